@@ -1,0 +1,13 @@
+// The compiled module fastmm._core: one bind_* per concept, each in a file of its own.
+#include <pybind11/pybind11.h>
+
+namespace fastmm::python {
+void bind_build(pybind11::module_& m);
+void bind_checks(pybind11::module_& m);
+} // namespace fastmm::python
+
+PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
+    m.doc() = "Compiled kernels of fastmm. Arguments are checked by the Python layer; call that instead.";
+    fastmm::python::bind_build(m);
+    fastmm::python::bind_checks(m);
+}

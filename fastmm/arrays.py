@@ -1,0 +1,167 @@
+"""The only place for dtype, order, shape, finiteness and copies of user input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastmm import _core
+
+FloatArray = npt.NDArray[np.floating[Any]]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def raw(name: str, value: Any) -> npt.NDArray[Any]:
+    """Any array-like as a NumPy array of booleans, integers or floats of at most 8 bytes; nothing is converted yet."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor, perhaps with a gradient or on a device
+        value = value.detach().cpu()
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise ValueError(f"{name}: has masked entries; allowed: plain arrays (shorter sequences: pad and pass lengths=)")
+        value = value.data
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: cannot be read as one array ({error}); rows of different lengths are padded and passed with lengths="
+        ) from error
+    kind = array.dtype.kind
+    if kind == "c":
+        raise TypeError(f"{name}: got complex numbers; allowed: real numbers (take .real if the rest is 0)")
+    if kind not in "biuf":
+        raise TypeError(f"{name}: got dtype {array.dtype}; allowed: real numbers (convert with .astype(float))")
+    if kind == "f" and array.dtype.itemsize > 8:
+        raise TypeError(f"{name}: got dtype {array.dtype}; allowed: up to float64 (convert with .astype(numpy.float64))")
+    return array
+
+
+def working_dtype(*named: tuple[str, Any]) -> np.dtype[Any]:
+    """float32 when every array given is float32, else float64; lists, scalars and None have no say."""
+    found = {raw(name, value).dtype for name, value in named if hasattr(value, "dtype")}
+    return np.dtype(np.float32) if found == {np.dtype(np.float32)} else np.dtype(np.float64)
+
+
+def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, finite: bool = True) -> FloatArray:
+    """A native, aligned, C-contiguous float array with at least the named trailing axes; input of that form is not copied.
+
+    float16 and integers are widened exactly; an integer that has no exact double is refused.
+    """
+    array = raw(name, value)
+    need_axes(name, array, axes)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        widest = 2**53
+        if int(array.max()) > widest or int(array.min()) < -widest:
+            raise ValueError(f"{name}: has integers beyond 2**53, which no float64 holds exactly; allowed: smaller integers or floats")
+    # ascontiguousarray would turn a 0-d array into a 1-d one
+    out = np.require(array, dtype=np.dtype(dtype), requirements=["C", "A"])
+    if finite:
+        need_finite(name, out)
+    return out
+
+
+def need_axes(name: str, array: npt.NDArray[Any], axes: Sequence[str]) -> None:
+    """Refuses an array with fewer axes than named."""
+    if array.ndim < len(axes):
+        raise ValueError(f"{name}: got shape {array.shape}; allowed: (..., {', '.join(axes)})")
+
+
+def need_shape(name: str, array: npt.NDArray[Any], axes: Sequence[str], extents: Sequence[int], source: str) -> None:
+    """Refuses trailing extents that differ from those of another argument."""
+    if array.shape[array.ndim - len(extents) :] != tuple(extents):
+        wanted = ", ".join(f"{axis}={extent}" for axis, extent in zip(axes, extents, strict=True))
+        raise ValueError(f"{name}: got shape {array.shape}; allowed: (..., {wanted}) to match {source}")
+
+
+def need_finite(name: str, array: FloatArray, lengths: IntArray | None = None) -> None:
+    """Refuses NaN and infinity, naming the first place; padding after `lengths` (..., n) of (..., n, T, d) is not read."""
+    if array.size == 0:
+        return
+    if lengths is None:
+        where = _core.first_nonfinite(array.reshape(1, -1), array.size, 1)
+    else:
+        T, d = array.shape[-2:]
+        own = np.ascontiguousarray(np.broadcast_to(lengths, array.shape[:-2])).reshape(-1)
+        where = _core.first_nonfinite(array.reshape(own.size, T * d), T, d, own)
+    if where >= 0:
+        place = tuple(int(k) for k in np.unravel_index(where, array.shape))
+        raise ValueError(f"{name}: entry {list(place)} is {array[place]}; allowed: finite numbers")
+
+
+def as_lengths(name: str, value: Any, n: int, T: int) -> IntArray | None:
+    """Lengths (..., n) of the sequences, each in 1..T, or None when every sequence is full."""
+    if value is None:
+        return None
+    lengths = _integers(name, value, ("n",))
+    need_shape(name, lengths, ("n",), (n,), "the number of inputs")
+    bad = np.argwhere((lengths < 1) | (lengths > T))
+    if bad.size:
+        place = tuple(int(k) for k in bad[0])
+        raise ValueError(f"{name}: entry {list(place)} is {lengths[place]}; allowed: 1..{T} tokens")
+    return None if np.all(lengths == T) else lengths
+
+
+def as_selected(name: str, value: Any, n: int, T: int, lengths: IntArray | None) -> IntArray:
+    """Token indices (..., n), counted from 0 and inside each sequence."""
+    selected = _integers(name, value, ("n",))
+    need_shape(name, selected, ("n",), (n,), "the number of inputs")
+    own = np.asarray(T) if lengths is None else lengths
+    try:
+        selected, own = np.broadcast_arrays(selected, own)
+    except ValueError:
+        raise ValueError(f"{name}: got shape {selected.shape}, which does not broadcast with lengths of shape {own.shape}") from None
+    bad = np.argwhere((selected < 0) | (selected >= own))
+    if bad.size:
+        place = tuple(int(k) for k in bad[0])
+        raise ValueError(f"{name}: entry {list(place)} is {selected[place]}; allowed: 0..{own[place] - 1}, tokens count from 0")
+    return np.ascontiguousarray(selected)
+
+
+def as_labels(name: str, value: Any, dtype: npt.DTypeLike) -> FloatArray:
+    """Labels (..., n): real numbers other than 0, usually -1 and +1."""
+    array = raw(name, value)
+    if array.dtype.kind == "b":
+        raise ValueError(f"{name}: got booleans; allowed: labels -1 and +1 (write 2*{name} - 1)")
+    labels = floats(name, array, dtype, ("n",))
+    bad = np.argwhere(labels == 0)
+    if bad.size:
+        raise ValueError(f"{name}: entry {bad[0].tolist()} is 0; allowed: labels -1 and +1 (for 0/1 labels write 2*{name} - 1)")
+    return labels
+
+
+def _integers(name: str, value: Any, axes: Sequence[str]) -> IntArray:
+    array = raw(name, value)
+    need_axes(name, array, axes)
+    if array.dtype.kind == "b":
+        raise ValueError(f"{name}: got booleans; allowed: integers")
+    if array.dtype.kind == "f":
+        if array.size:
+            raise ValueError(f"{name}: got dtype {array.dtype}; allowed: integers (no rounding is done here)")
+    elif array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}: has an entry beyond 2**63; allowed: token counts")
+    return np.require(array.astype(np.int64, copy=False), requirements=["C", "A"])
+
+
+def broadcast_batch(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The common batch shape of several arguments, given as (name, batch shape)."""
+    try:
+        return np.broadcast_shapes(*(shape for _, shape in named))
+    except ValueError:
+        text = ", ".join(f"{name} {shape}" for name, shape in named)
+        raise ValueError(f"batch dimensions do not broadcast together: {text}") from None
+
+
+def blocks(array: npt.NDArray[Any], core: int, batch_shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], IntArray]:
+    """The array's blocks without broadcasting copies, and for each element of the batch the block that is its own.
+
+    `core` is the number of trailing axes of one block. Returns (count, *core) and (batch,) indices into it.
+    """
+    own = array.shape[: array.ndim - core]
+    count = math.prod(own)
+    flat = array.reshape(count, *array.shape[array.ndim - core :])
+    index = np.broadcast_to(np.arange(count, dtype=np.int64).reshape(own), batch_shape)
+    return flat, np.ascontiguousarray(index).reshape(-1)
