@@ -1,4 +1,4 @@
-"""In-place builds for people at work on the C++: `python setup.py build_ext --inplace`. pip reads pyproject.toml instead."""
+"""In-place builds for work on the C++: `python setup.py build_ext --inplace`. pip reads pyproject.toml instead."""
 
 from scikit_build_core.setuptools.wrapper import setup
 

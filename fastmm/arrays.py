@@ -22,13 +22,13 @@ def raw(name: str, value: Any) -> npt.NDArray[Any]:
         value = value.detach().cpu()
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.is_masked(value):
-            raise ValueError(f"{name}: has masked entries; allowed: plain arrays (shorter sequences: pad and pass lengths=)")
+            raise ValueError(f"{name}: has masked entries; allowed: plain arrays (pad and pass lengths=)")
         value = value.data
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(
-            f"{name}: cannot be read as one array ({error}); rows of different lengths are padded and passed with lengths="
+            f"{name}: cannot be read as one array ({error}); pad shorter rows and pass lengths="
         ) from error
     kind = array.dtype.kind
     if kind == "c":
@@ -36,7 +36,7 @@ def raw(name: str, value: Any) -> npt.NDArray[Any]:
     if kind not in "biuf":
         raise TypeError(f"{name}: got dtype {array.dtype}; allowed: real numbers (convert with .astype(float))")
     if kind == "f" and array.dtype.itemsize > 8:
-        raise TypeError(f"{name}: got dtype {array.dtype}; allowed: up to float64 (convert with .astype(numpy.float64))")
+        raise TypeError(f"{name}: got dtype {array.dtype}; allowed: up to float64 (.astype(numpy.float64))")
     return array
 
 
@@ -47,7 +47,7 @@ def working_dtype(*named: tuple[str, Any]) -> np.dtype[Any]:
 
 
 def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, finite: bool = True) -> FloatArray:
-    """A native, aligned, C-contiguous float array with at least the named trailing axes; input of that form is not copied.
+    """A native, aligned, C-contiguous float array with the named trailing axes; input of that form is not copied.
 
     float16 and integers are widened exactly; an integer that has no exact double is refused.
     """
@@ -56,7 +56,9 @@ def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, 
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
         widest = 2**53
         if int(array.max()) > widest or int(array.min()) < -widest:
-            raise ValueError(f"{name}: has integers beyond 2**53, which no float64 holds exactly; allowed: smaller integers or floats")
+            raise ValueError(
+                f"{name}: has integers beyond 2**53, not exact in float64; allowed: smaller ones or floats"
+            )
     # ascontiguousarray would turn a 0-d array into a 1-d one
     out = np.require(array, dtype=np.dtype(dtype), requirements=["C", "A"])
     if finite:
@@ -78,7 +80,7 @@ def need_shape(name: str, array: npt.NDArray[Any], axes: Sequence[str], extents:
 
 
 def need_finite(name: str, array: FloatArray, lengths: IntArray | None = None) -> None:
-    """Refuses NaN and infinity, naming the first place; padding after `lengths` (..., n) of (..., n, T, d) is not read."""
+    """Refuses NaN and infinity, naming the first; padding after `lengths` (..., n) of (..., n, T, d) is not read."""
     if array.size == 0:
         return
     if lengths is None:
@@ -113,11 +115,11 @@ def as_selected(name: str, value: Any, n: int, T: int, lengths: IntArray | None)
     try:
         selected, own = np.broadcast_arrays(selected, own)
     except ValueError:
-        raise ValueError(f"{name}: got shape {selected.shape}, which does not broadcast with lengths of shape {own.shape}") from None
+        raise ValueError(f"{name}: shape {selected.shape} does not broadcast with lengths {own.shape}") from None
     bad = np.argwhere((selected < 0) | (selected >= own))
     if bad.size:
         place = tuple(int(k) for k in bad[0])
-        raise ValueError(f"{name}: entry {list(place)} is {selected[place]}; allowed: 0..{own[place] - 1}, tokens count from 0")
+        raise ValueError(f"{name}: entry {list(place)} is {selected[place]}; allowed: 0..{own[place] - 1}")
     return np.ascontiguousarray(selected)
 
 
@@ -129,7 +131,7 @@ def as_labels(name: str, value: Any, dtype: npt.DTypeLike) -> FloatArray:
     labels = floats(name, array, dtype, ("n",))
     bad = np.argwhere(labels == 0)
     if bad.size:
-        raise ValueError(f"{name}: entry {bad[0].tolist()} is 0; allowed: labels -1 and +1 (for 0/1 labels write 2*{name} - 1)")
+        raise ValueError(f"{name}: entry {bad[0].tolist()} is 0; allowed: -1 and +1 (0/1 labels: write 2*{name} - 1)")
     return labels
 
 

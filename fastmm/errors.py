@@ -33,7 +33,7 @@ class Status(enum.IntEnum):
 
 _ADVICE = {
     Status.optimal: "The certificate holds.",
-    Status.infeasible: "No vector satisfies all rows: select other tokens, or look at `.farkas` for the rows in conflict.",
+    Status.infeasible: "No vector satisfies all rows: select other tokens; `.farkas` weighs the rows in conflict.",
     Status.ill_conditioned: "Neither an answer nor infeasibility could be certified in double precision: rescale the "
     "features, or remove rows that are nearly parallel to others; the best point found is not to be trusted.",
     Status.max_iter: "The iteration limit was hit: raise `max_iter`.",

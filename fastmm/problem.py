@@ -77,7 +77,9 @@ class Problem:
     Z: FloatArray | None
     lengths: IntArray | None
 
-    def __init__(self, X: Any, Y: Any, v: Any, K: Any = None, W: Any = None, Z: Any = None, lengths: Any = None) -> None:
+    def __init__(
+        self, X: Any, Y: Any, v: Any, K: Any = None, W: Any = None, Z: Any = None, lengths: Any = None
+    ) -> None:
         if K is not None and W is not None:
             raise ValueError("K and W: got both; allowed: keys K, or a matrix W that makes them from X")
         named = [("X", X), ("v", v), ("K", K), ("W", W), ("Z", Z)]
@@ -116,7 +118,8 @@ class Problem:
     def _keys(self, K: Any, W: FloatArray | None, lengths: IntArray | None) -> FloatArray:
         if W is not None:
             X = self.X if lengths is None else np.where(self.real_tokens[..., None], self.X, 0)
-            return np.ascontiguousarray(X @ np.swapaxes(W, -1, -2)[..., None, :, :])
+            made: FloatArray = np.ascontiguousarray(X @ np.swapaxes(W, -1, -2)[..., None, :, :])
+            return made
         K = arrays.floats("K", K, self.dtype, ("n", "T", "d_k"), finite=False)
         arrays.need_shape("K", K[..., 0] if K.shape[-1] else K, ("n", "T"), (self.n, self.T), "X")
         if K.shape[-1] == 0:
@@ -149,20 +152,23 @@ class Problem:
 
     @cached_property
     def scores(self) -> FloatArray:
-        """Token scores ``gamma_it = Y_i v' x_it``, shape (..., n, T), NaN at padding; ties are exact equality of these."""
+        """Token scores ``gamma_it = Y_i v' x_it`` (..., n, T), NaN at padding; ties are exact equality of these."""
         X = self.X if self.lengths is None else np.where(self.real_tokens[..., None], self.X, np.nan)
-        return _locked(self.Y[..., None] * (X * self.v[..., None, None, :]).sum(axis=-1))
+        scores: FloatArray = _locked(self.Y[..., None] * (X * self.v[..., None, None, :]).sum(axis=-1))
+        return scores
 
     @cached_property
     def optimal(self) -> IntArray:
         """The token with the largest score of each input, the first of several, shape (..., n)."""
-        return _locked(np.asarray(np.argmax(self._finite_scores, axis=-1), dtype=np.int64))
+        optimal: IntArray = _locked(np.asarray(np.argmax(self._finite_scores, axis=-1), dtype=np.int64))
+        return optimal
 
     @cached_property
     def tied(self) -> BoolArray:
         """True where several tokens of an input share the largest score, shape (..., n)."""
         scores = self._finite_scores
-        return _locked(np.asarray((scores == scores.max(axis=-1, keepdims=True)).sum(axis=-1) > 1))
+        tied: BoolArray = _locked(np.asarray((scores == scores.max(axis=-1, keepdims=True)).sum(axis=-1) > 1))
+        return tied
 
     @property
     def _finite_scores(self) -> FloatArray:

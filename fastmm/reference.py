@@ -1,4 +1,4 @@
-"""The definition of every kernel in plain NumPy, one problem at a time: slow, readable, and what all else is tested against."""
+"""The definition of every kernel in plain NumPy, one problem at a time: what all else is tested against."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ LOSSES = {
         lambda x: -np.maximum(x, 0.0) - np.log1p(np.exp(-np.abs(x))),
     ),
     "exponential": Loss(lambda x: np.exp(-x), lambda x: -np.exp(-x), lambda x: np.exp(-x), lambda x: -x),
-    "correlation": Loss(lambda x: -x, lambda x: -np.ones_like(x), lambda x: np.zeros_like(x), lambda x: np.zeros_like(x)),
+    "correlation": Loss(
+        lambda x: -x, lambda x: -np.ones_like(x), lambda x: np.zeros_like(x), lambda x: np.zeros_like(x)
+    ),
 }
 
 
@@ -73,7 +75,9 @@ def softmax(logits: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def loss_and_grad(X: FloatArray, K: FloatArray, Y: FloatArray, v: FloatArray, p: FloatArray, loss: str) -> tuple[float, FloatArray, FloatArray]:
+def loss_and_grad(
+    X: FloatArray, K: FloatArray, Y: FloatArray, v: FloatArray, p: FloatArray, loss: str
+) -> tuple[float, FloatArray, FloatArray]:
     """Risk and its gradients in p and v by the formulas of the paper, without any factoring.
 
     Parameters
@@ -154,7 +158,9 @@ def descent_direction(K: FloatArray, scores: FloatArray, p: FloatArray, loss: st
     return g / norm, float(scale + np.log(norm) - np.log(len(K)))
 
 
-def descend(K: FloatArray, scores: FloatArray, p0: FloatArray, steps: int, lr: float, rule: str, loss: str) -> FloatArray:
+def descend(
+    K: FloatArray, scores: FloatArray, p0: FloatArray, steps: int, lr: float, rule: str, loss: str
+) -> FloatArray:
     """All iterates of gradient descent in p: each step moves by lr (normalised) or by lr times the gradient.
 
     Parameters

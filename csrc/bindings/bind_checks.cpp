@@ -3,6 +3,8 @@
 
 #include "fastmm/checks.hpp"
 
+#include <pybind11/stl.h>
+
 #include <optional>
 
 namespace fastmm::python {
@@ -10,7 +12,7 @@ namespace {
 
 template <class R>
 std::int64_t first_nonfinite(const Array<R>& x, std::int64_t T, std::int64_t d, const std::optional<Array<std::int64_t>>& lengths) {
-    need_shape(x, "x", {-1, T, d});
+    need_shape(x, "x", {-1, T * d});
     const std::int64_t rows = x.shape(0);
     const std::int64_t* own = nullptr;
     if (lengths) {
@@ -25,7 +27,7 @@ std::int64_t first_nonfinite(const Array<R>& x, std::int64_t T, std::int64_t d, 
 } // namespace
 
 void bind_checks(py::module_& m) {
-    const char* doc = "Position of the first entry of x (rows, T, d) that is not finite, padding left out, or -1.";
+    const char* doc = "Position of the first entry of x (rows, T*d) that is not finite, padding left out, or -1.";
     const auto x = py::arg("x").noconvert();
     const auto lengths = py::arg("lengths").noconvert() = py::none();
     m.def("first_nonfinite", &first_nonfinite<double>, x, py::arg("T"), py::arg("d"), lengths, doc);
