@@ -10,22 +10,78 @@ from fastmm.errors import FastmmError, InfeasibleError, NotSolvedError, Status
 from fastmm.problem import Problem
 
 if TYPE_CHECKING:
+    from fastmm import losses as losses
+    from fastmm import paper as paper
+    from fastmm import plot as plot
     from fastmm import reference as reference
+    from fastmm import theory as theory
+    from fastmm.attention import attention, descent_direction, log_softmax, loss_and_grad, softmax
+    from fastmm.descent import Trajectory, descend
+    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
+    from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
 
-__all__ = ["FastmmError", "InfeasibleError", "NotSolvedError", "Problem", "Status", "__version__", "reference"]
+# What stands here is imported on first use: name -> module that has it ("fastmm" when the name is itself a module).
+_LAZY = {
+    "Certificate": "fastmm.margin",
+    "MaxMargin": "fastmm.margin",
+    "Trajectory": "fastmm.descent",
+    "att_svm": "fastmm.margin",
+    "attention": "fastmm.attention",
+    "certify": "fastmm.margin",
+    "correlation": "fastmm.theory.correlation",
+    "descend": "fastmm.descent",
+    "descent_direction": "fastmm.attention",
+    "label_svm": "fastmm.margin",
+    "log_softmax": "fastmm.attention",
+    "losses": "fastmm",
+    "loss_and_grad": "fastmm.attention",
+    "min_norm": "fastmm.margin",
+    "paper": "fastmm",
+    "plot": "fastmm",
+    "reference": "fastmm",
+    "softmax": "fastmm.attention",
+    "theory": "fastmm",
+}
 
-# What stands here is imported on first use: name -> (module, attribute or None for the module itself).
-_LAZY: dict[str, tuple[str, str | None]] = {"reference": ("fastmm.reference", None)}
+__all__ = [
+    "Certificate",
+    "FastmmError",
+    "InfeasibleError",
+    "MaxMargin",
+    "NotSolvedError",
+    "Problem",
+    "Status",
+    "Trajectory",
+    "__version__",
+    "att_svm",
+    "attention",
+    "certify",
+    "correlation",
+    "descend",
+    "descent_direction",
+    "label_svm",
+    "log_softmax",
+    "loss_and_grad",
+    "losses",
+    "min_norm",
+    "paper",
+    "plot",
+    "reference",
+    "softmax",
+    "theory",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    module = _LAZY.get(name)
+    if module is None:
         raise AttributeError(f"module 'fastmm' has no attribute {name!r}")
-    module, attribute = _LAZY[name]
-    found = importlib.import_module(module)
-    value = found if attribute is None else getattr(found, attribute)
+    if module == "fastmm":
+        value: Any = importlib.import_module(f"fastmm.{name}")
+    else:
+        value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

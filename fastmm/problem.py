@@ -120,12 +120,12 @@ class Problem:
             X = self.X if lengths is None else np.where(self.real_tokens[..., None], self.X, 0)
             made: FloatArray = np.ascontiguousarray(X @ np.swapaxes(W, -1, -2)[..., None, :, :])
             return made
-        K = arrays.floats("K", K, self.dtype, ("n", "T", "d_k"), finite=False)
-        arrays.need_shape("K", K[..., 0] if K.shape[-1] else K, ("n", "T"), (self.n, self.T), "X")
-        if K.shape[-1] == 0:
-            raise ValueError(f"K: got shape {K.shape}; allowed: (..., n, T, d_k) with d_k at least 1")
-        arrays.need_finite("K", K, self._match(lengths, K, "K"))
-        return K
+        keys = arrays.floats("K", K, self.dtype, ("n", "T", "d_k"), finite=False)
+        arrays.need_shape("K", keys[..., 0] if keys.shape[-1] else keys, ("n", "T"), (self.n, self.T), "X")
+        if keys.shape[-1] == 0:
+            raise ValueError(f"K: got shape {keys.shape}; allowed: (..., n, T, d_k) with d_k at least 1")
+        arrays.need_finite("K", keys, self._match(lengths, keys, "K"))
+        return keys
 
     def _match(self, lengths: IntArray | None, array: FloatArray, name: str) -> IntArray | None:
         """Lengths for the finiteness check of one array: tokens that are padding in every element sharing them."""
