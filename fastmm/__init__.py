@@ -6,9 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fastmm import _core
-from fastmm.attention import attention, descent_direction, log_softmax, loss_and_grad, softmax
 from fastmm.errors import FastmmError, InfeasibleError, NotSolvedError, Status
+from fastmm.gradients import descent_direction, loss_and_grad
 from fastmm.problem import Problem
+from fastmm.weights import attention, log_softmax, softmax
 
 if TYPE_CHECKING:
     from fastmm import losses as losses

@@ -154,7 +154,7 @@ class Problem:
     @cached_property
     def scores(self) -> FloatArray:
         """Token scores ``gamma_it = Y_i v' x_it`` (..., n, T), NaN at padding; ties are exact equality of these."""
-        named = [("X", self.X, 3), ("Y", self.Y, 1), ("v", self.v, 1)]
+        named: list[tuple[str, npt.NDArray[Any], int]] = [("X", self.X, 3), ("Y", self.Y, 1), ("v", self.v, 1)]
         if self.lengths is not None:
             named.append(("lengths", self.lengths, 1))
         batch = arrays.broadcast_batch([(name, array.shape[: array.ndim - core]) for name, array, core in named])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastmm.arrays import FloatArray, IntArray
-from fastmm.attention import attention_of, loss_and_grad
+from fastmm.gradients import loss_and_grad
 from fastmm.problem import Problem
+from fastmm.weights import attention_of
 
 
 def norm_of(p: FloatArray) -> Any:

@@ -44,7 +44,7 @@ bool softmax_row(const double* logits, std::int64_t T, bool logarithm, double* o
     const double rest = sum<double>(sums) + sum<double>(errors);
     if (logarithm) {
         const double shift = ::log1p(rest);
-        for (std::int64_t t = 0; t < T; ++t) out[t] = t == top ? -shift : (gaps[t] - shift) + lost[t];
+        for (std::int64_t t = 0; t < T; ++t) out[t] = t == top ? 0.0 - shift : (gaps[t] - shift) + lost[t];
     } else {
         const double total = 1.0 + rest;
         for (std::int64_t t = 0; t < T; ++t) out[t] = t == top ? 1.0 / total : gaps[t] / total;
