@@ -16,7 +16,7 @@ template <class R> constexpr R square_high() { return sizeof(R) == 8 ? R(1e280) 
 // A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
 template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
 
-template <class R, LossKind kind, bool wide> class DescentRun {
+template <class R> class DescentRun {
     using V = Vec<R>;
     using M = Mask<R>;
     static constexpr int width = Lanes<R>::width;
@@ -210,7 +210,7 @@ private:
                 counted = splat(-infinity);
                 tiles(logits);
             }
-            if constexpr (wide) counted += log_slope(i);
+            if (job.wide) counted += log_slope(i);
             exponent = larger(counted, exponent);
         }
         const V shift = zero_where<R>(exponent == splat(-infinity), exponent);
@@ -218,10 +218,10 @@ private:
         for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
         for (std::int64_t i = 0; i < n; ++i) {
             V sum = splat(R(0)), skipped = splat(R(0)), gain = splat(R(0));
-            const V own_shift = wide ? shift - block.slopes[i] : shift;
+            const V own_shift = job.wide ? shift - block.slopes[i] : shift;
             tiles(Weights{block, gaps_of(i), skips_of(i), logits_of(i), own_shift, sum, skipped, gain});
             V factor, mean, scaled_mean;
-            if constexpr (wide) {
+            if (job.wide) {
                 factor = splat(R(1)) / block.totals[i];
                 mean = block.means[i];
                 scaled_mean = gain * factor;
@@ -229,7 +229,7 @@ private:
                 factor = splat(R(1)) / fma(unit, sum, block.merged[i] + skipped);
                 scaled_mean = gain * factor;
                 mean = unit * scaled_mean;
-                factor *= slope_size<R, kind>(block.base_score[i] + mean);
+                factor *= slope_size<R>(job.loss, block.base_score[i] + mean);
             }
             tiles(Pull{block, keys_of(i), gaps_of(i), skips_of(i), logits_of(i), factor, mean, scaled_mean});
         }
@@ -247,7 +247,7 @@ private:
         block.means[i] = gain / total;
         V out;
         for (int lane = 0; lane < width; ++lane)
-            out[lane] = static_cast<R>(loss_log_slope(kind, block.base_score[i][lane] + block.means[i][lane]));
+            out[lane] = static_cast<R>(loss_log_slope(job.loss, block.base_score[i][lane] + block.means[i][lane]));
         block.slopes[i] = out;
         return out;
     }
@@ -338,25 +338,9 @@ private:
     bool all_active, interrupted = false;
 };
 
-template <class R, LossKind kind> void run(const DescentLanes<R>& lanes) {
-    if (lanes.wide)
-        DescentRun<R, kind, true>(lanes).run();
-    else
-        DescentRun<R, kind, false>(lanes).run();
-}
-
 } // namespace
 
-template <class R> void descend(const DescentLanes<R>& lanes) {
-    switch (lanes.loss) {
-    case LossKind::logistic:
-        return run<R, LossKind::logistic>(lanes);
-    case LossKind::exponential:
-        return run<R, LossKind::exponential>(lanes);
-    case LossKind::correlation:
-        return run<R, LossKind::correlation>(lanes);
-    }
-}
+template <class R> void descend(const DescentLanes<R>& lanes) { DescentRun<R>(lanes).run(); }
 
 template <class R> std::int64_t descend_workspace(std::int64_t n, std::int64_t T, std::int64_t d) {
     return DescentBlock<R>::size(n, T, d);

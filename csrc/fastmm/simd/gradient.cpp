@@ -31,44 +31,53 @@ template <class R> void logits_row(const R* keys, std::int64_t T, std::int64_t d
             const Doubles first = read_tail(keys + j, d - j), pj = load<double>(p + j);
             for (int u = 0; u < rows; ++u) sums[u] = fma(read_tail(k + u * d + j, d - j) - first, pj, sums[u]);
         }
-        for (int u = 0; u < rows; ++u) out[t + u] = sum<double>(sums[u]);
+        for (int u = 0; u < rows; ++u) out[t + u] = sum(sums[u]);
     }
     for (; t < T; ++t) {
         const R* k = keys + t * d;
         Doubles total = splat(0.0);
         for (std::int64_t j = 0; j < d; j += row_width)
             total = fma(read_at(k, j, d) - read_at(keys, j, d), load<double>(p + j), total);
-        out[t] = sum<double>(total);
+        out[t] = sum(total);
     }
 }
 
 namespace {
 
+// to += sum_t w_t (x_t - base) for `columns` vectors from entry j on, and fetches what lies T rows further: the next
+// input.
+template <int columns, class R>
+FASTMM_INLINE void add_columns(const R* x, std::int64_t T, std::int64_t d, const R* base, const double* w, double* to) {
+    Doubles sums[columns], from[columns];
+    for (int u = 0; u < columns; ++u) {
+        sums[u] = load<double>(to + u * row_width);
+        from[u] = base != nullptr ? read(base + u * row_width) : splat(0.0);
+    }
+    for (std::int64_t t = 0; t < T; ++t) {
+        const Doubles wt = splat(w[t]);
+        const R* row = x + t * d;
+#pragma GCC unroll 8
+        for (int u = 0; u < columns; ++u) {
+            __builtin_prefetch(row + T * d + u * row_width);
+            sums[u] = fma(wt, read(row + u * row_width) - from[u], sums[u]);
+        }
+    }
+    for (int u = 0; u < columns; ++u) store<double>(to + u * row_width, sums[u]);
+}
+
 // to += sum_t w_t (x_t - base) over the tokens of one input; base may be null.
 template <class R>
 void add_rows(const R* x, std::int64_t T, std::int64_t d, const R* base, const double* w, double* to) {
-    constexpr int columns = 4; // vectors of the sum held in registers at a time
+    constexpr int most = register_bytes == 64 ? 8 : 4; // vectors of the sum in registers, beside as many of the base
+    const auto at = [base](std::int64_t j) { return base != nullptr ? base + j : nullptr; };
     std::int64_t j = 0;
-    for (; j + columns * row_width <= d; j += columns * row_width) {
-        Doubles sums[columns], from[columns];
-        for (int u = 0; u < columns; ++u) {
-            sums[u] = load<double>(to + j + u * row_width);
-            from[u] = base != nullptr ? read(base + j + u * row_width) : splat(0.0);
-        }
-        for (std::int64_t t = 0; t < T; ++t) {
-            const Doubles wt = splat(w[t]);
-            const R* row = x + t * d + j;
-#pragma GCC unroll 4
-            for (int u = 0; u < columns; ++u) sums[u] = fma(wt, read(row + u * row_width) - from[u], sums[u]);
-        }
-        for (int u = 0; u < columns; ++u) store<double>(to + j + u * row_width, sums[u]);
-    }
-    for (; j < d; j += row_width) {
-        Doubles total = load<double>(to + j);
-        const Doubles from = base != nullptr ? read_at(base, j, d) : splat(0.0);
-        for (std::int64_t t = 0; t < T; ++t) total = fma(splat(w[t]), read_at(x + t * d, j, d) - from, total);
-        store<double>(to + j, total);
-    }
+    for (; j + most * row_width <= d; j += most * row_width) add_columns<most>(x + j, T, d, at(j), w, to + j);
+    for (; j + row_width <= d; j += row_width) add_columns<1>(x + j, T, d, at(j), w, to + j);
+    if (j == d) return;
+    Doubles total = load<double>(to + j);
+    const Doubles from = base != nullptr ? read_tail(base + j, d - j) : splat(0.0);
+    for (std::int64_t t = 0; t < T; ++t) total = fma(splat(w[t]), read_tail(x + t * d + j, d - j) - from, total);
+    store<double>(to + j, total);
 }
 
 // A sum of terms e^exponent * vector whose common exponent grows as needed.
