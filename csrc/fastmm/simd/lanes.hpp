@@ -166,4 +166,10 @@ inline double sum(Doubles a) {
 #endif
 }
 
+inline double largest(Doubles a) {
+    double out = a[0];
+    for (int lane = 1; lane < Lanes<double>::width; ++lane) out = a[lane] > out ? a[lane] : out;
+    return out;
+}
+
 } // namespace fastmm::FASTMM_ISA
