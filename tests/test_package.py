@@ -21,7 +21,8 @@ ANSWER = """
 import numpy as np, fastmm as mm
 from fastmm import _core
 rng = np.random.default_rng(1)
-problem = mm.Problem(rng.standard_normal((20, 6, 8, 10)), rng.choice([-1.0, 1.0], (20, 6)), rng.standard_normal((20, 10)))
+X, Y, v = rng.standard_normal((20, 6, 8, 10)), rng.choice([-1.0, 1.0], (20, 6)), rng.standard_normal((20, 10))
+problem = mm.Problem(X, Y, v)
 run = mm.descend(problem, steps=30)
 print(_core.build_info()["instruction_set"], *run.p.ravel().tolist())
 """
