@@ -25,7 +25,7 @@ COLORS = {
     "ink": "#22262B",
 }
 _CYCLE = [COLORS[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-_MARKERS = "os^Dv<>P"
+MARKERS = "os^Dv<>P"
 
 _STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
@@ -41,7 +41,6 @@ _STYLE: dict[str, Any] = {
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "figure.constrained_layout.h_pad": 0.06,
-    "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.08,
     "figure.facecolor": "white",
     "font.family": ["DejaVu Sans"],
@@ -79,17 +78,20 @@ def style() -> Iterator[None]:
     import matplotlib as mpl
     from cycler import cycler
 
-    with mpl.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=_CYCLE)}):
+    settings: Any = _STYLE | {"axes.prop_cycle": cycler(color=_CYCLE)}
+    with mpl.rc_context(settings):
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
     """An empty figure that belongs to no window and to no global list of figures.
 
     Parameters
     ----------
     width, height : float
         In inches.
+    layout : str
+        Matplotlib's layout engine; "none" to place axes by hand.
 
     Returns
     -------
@@ -99,7 +101,7 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]
     FigureCanvasAgg(figure)
     return figure
 
@@ -169,18 +171,29 @@ def paths(
     drawn = PathArtists([], [], [])
     for k in range(count):
         own = points[:, k]
-        keywords = {"color": colors[k] if colors is not None else None, "label": labels[k] if labels else None} | line
+        keywords: dict[str, Any] = {
+            "color": colors[k] if colors is not None else None,
+            "label": labels[k] if labels else None,
+        } | line
         (path,) = ax.plot(own[:, 0], own[:, 1], **keywords)
         color = path.get_color()
         drawn.lines.append(path)
         drawn.starts.extend(ax.plot(*own[0], "o", ms=5.5, mfc="white", mec=color, mew=1.5, zorder=4))
         if arrows:
-            drawn.arrows.extend(_arrow(ax, own[m], own[m + 1], color) for m in range(arrows - 1, len(own) - 1, arrows))
+            places, width = range(arrows - 1, len(own) - 1, arrows), path.get_linewidth()
+            drawn.arrows.extend(_arrow(ax, own[m], own[m + 1], color, width) for m in places)
     return drawn
 
 
-def _arrow(ax: Axes, tail: Any, head: Any, color: Any) -> Any:
-    properties = {"arrowstyle": "-|>", "color": color, "lw": 0, "mutation_scale": 10, "shrinkA": 0, "shrinkB": 0}
+def _arrow(ax: Axes, tail: Any, head: Any, color: Any, width: float) -> Any:
+    properties = {
+        "arrowstyle": "-|>",
+        "color": color,
+        "lw": 0,
+        "mutation_scale": 4 + 3 * width,
+        "shrinkA": 0,
+        "shrinkB": 0,
+    }
     arrow = ax.annotate("", head, tail, annotation_clip=True, arrowprops=properties, zorder=3)
     arrow.set_in_layout(False)  # those outside the axes are not drawn and must not take room
     return arrow
@@ -192,7 +205,7 @@ def tokens(
     *,
     selected: Any = None,
     neighbors: Any = None,
-    labels: bool = True,
+    labels: Any = True,
     color: str = COLORS["vermillion"],
 ) -> list[Any]:
     """Draw the keys of a problem in the plane: one marker shape an input, the selected tokens in colour.
@@ -206,8 +219,8 @@ def tokens(
         Tokens to fill with `color`; by default those with the largest score when a Problem is given.
     neighbors : array_like of bool, shape (n, T), optional
         Tokens to ring, such as ``MaxMargin.neighbors``.
-    labels : bool
-        Write the token's number beside it.
+    labels : bool or array_like of bool, shape (n, T)
+        Write the token's number beside it; an array says beside which tokens.
     color : str
 
     Returns
@@ -246,16 +259,41 @@ def tokens(
     for i, own in enumerate(keys):
         faces = [color if c else COLORS["muted"] for c in chosen[i]]
         artists.append(
-            ax.scatter(*own.T, s=38, c=faces, marker=_MARKERS[i % len(_MARKERS)], ec="white", lw=0.8, zorder=5)
+            ax.scatter(
+                own[:, 0], own[:, 1], s=38, c=faces, marker=MARKERS[i % len(MARKERS)], ec="white", lw=0.8, zorder=5
+            )
         )
-    artists.append(ax.scatter(*keys[ringed].T, s=120, facecolors="none", edgecolors=COLORS["ink"], lw=1.1, zorder=5))
-    if labels:
-        for i, own in enumerate(keys):
-            for t, place in enumerate(own):
-                artists.append(
-                    ax.annotate(f"{t}", place, (6, 5), textcoords="offset points", fontsize=8, zorder=6, clip_on=True)
-                )
+    x, y = keys[ringed].T
+    artists.append(ax.scatter(x, y, s=120, facecolors="none", edgecolors=COLORS["ink"], lw=1.1, zorder=5))
+    artists += [note(ax, keys[i, t], f"{t}", (7, 4)) for i, t in np.argwhere(np.broadcast_to(labels, chosen.shape))]
     return artists
+
+
+def note(ax: Axes, place: Any, text: str, shift: tuple[float, float]) -> Any:
+    """Write a text beside a point, haloed in white so that lines behind it do not hurt.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+    place : array_like, shape (2,)
+    text : str
+    shift : (float, float)
+        In points; the text ends there when it shifts to the left, begins there otherwise.
+
+    Returns
+    -------
+    matplotlib.text.Annotation
+    """
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    keywords: dict[str, Any] = {
+        "ha": "right" if shift[0] < 0 else "left",
+        "va": "center",
+        "zorder": 6,
+        "path_effects": halo,
+    }
+    return ax.annotate(text, place, shift, textcoords="offset points", clip_on=True, **keywords)
 
 
 def rays(
@@ -303,7 +341,13 @@ def rays(
     lines: list[Any] = []
     for k, direction in enumerate(directions):
         end = far * direction / np.hypot(*direction)
-        keywords = {"linestyle": (0, (5, 3)), "linewidth": 1.3, "zorder": 1.8, "scalex": False, "scaley": False} | line
+        keywords: dict[str, Any] = {
+            "linestyle": (0, (5, 3)),
+            "linewidth": 1.3,
+            "zorder": 1.8,
+            "scalex": False,
+            "scaley": False,
+        } | line
         keywords |= {"color": colors[k] if colors else None, "label": labels[k] if labels else None}
         lines += ax.plot([0, end[0]], [0, end[1]], **keywords)
     ax.set(xlim=limits[0], ylim=limits[1])

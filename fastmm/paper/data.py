@@ -77,7 +77,7 @@ def many_tokens() -> FloatArray:
     tokens[:, 4:] += np.array([-0.5, -0.5, 0], dtype=np.float32)
     tokens[:, :, 2] = 0.5
     tokens[:, 0, 2] = 1
-    return tokens.astype(np.float64)
+    return np.asarray(tokens, dtype=np.float64)
 
 
 def _planar(tokens: FloatArray) -> Problem:

@@ -1,6 +1,8 @@
-"""Figures 1(a) and 1(b): one input of three tokens, where descent ends at a global or at a local max-margin direction."""
+"""Figures 1(a) and 1(b): one input of three tokens, and a global and a local max-margin direction."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,11 +11,14 @@ from fastmm.descent import descend
 from fastmm.margin import att_svm
 from fastmm.paper.claims import Claim
 from fastmm.paper.data import Experiment, one_input
-from fastmm.paper.panels import STEPS_DRAWN, Note, Ray, plane_picture
-from fastmm.paper.result import Result
+from fastmm.paper.panels import RECORD, STEPS, Layout, Note, Ray, plane_picture
+from fastmm.paper.result import Result, after
 from fastmm.plot import COLORS
 from fastmm.theory import local_optimality
 from fastmm.theory.correlation import correlation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SELECTIONS = np.array([[0], [1], [2]])
 
@@ -37,11 +42,10 @@ def figure1a() -> Result:
     True
     """
     experiment = one_input(0.9)
-    record = np.r_[np.arange(STEPS_DRAWN + 1), 1000, 5000, 20000]
-    run = descend(experiment.problem, p0=experiment.starts, steps=20000, lr=0.1, rule="normalized", record=record)
+    run = descend(experiment.problem, p0=experiment.starts, steps=STEPS, lr=0.1, rule="normalized", record=RECORD)
     plain = descend(experiment.problem, p0=experiment.starts, steps=20000, lr=1.0, rule="gradient", record=100)
     w = att_svm(experiment.problem.K, SELECTIONS).w
-    corr = {int(step): correlation(p, w[0]) for step, p in zip(run.history.steps[-3:], run.history.p[-3:], strict=True)}
+    corr = {step: correlation(after(run, step), w[0]) for step in (1000, 5000, 20000)}
     theorem = "Theorem 2 (Figure 1(a)) [N]"
     claims = [
         Claim(
@@ -61,7 +65,7 @@ def figure1a() -> Result:
             theorem,
             "in",
             (98.0, 102.0),
-            run.history.norm[-3],
+            np.linalg.norm(after(run, 1000), axis=-1),
         ),
         Claim(
             "figure1a.plain.norm",
@@ -92,8 +96,9 @@ def figure1a() -> Result:
         *_margin_claims(w, experiment),
         *_role_claims("figure1a", experiment, [True, False, False]),
     ]
-    titles = ("(a) Tokens 1 and 2 tie: score 0.9", "Every path turns to the GMM")
-    return _result("figure1a", experiment, {"normalized": run, "gradient": plain}, w, claims, titles)
+    titles = ("(a) Tokens 1 and 2 tie in score", "Every path turns to the GMM")
+    shifts = ((22, 0), (4, -13), (12, -11))
+    return _result("figure1a", experiment, {"normalized": run, "gradient": plain}, w, claims, titles, shifts)
 
 
 def figure1b() -> Result:
@@ -114,8 +119,7 @@ def figure1b() -> Result:
     True
     """
     experiment = one_input(0.0)
-    record = np.r_[np.arange(STEPS_DRAWN + 1), 1000]
-    run = descend(experiment.problem, p0=experiment.starts, steps=1000, lr=0.1, rule="normalized", record=record)
+    run = descend(experiment.problem, p0=experiment.starts, steps=STEPS, lr=0.1, rule="normalized", record=RECORD)
     w = att_svm(experiment.problem.K, SELECTIONS).w
     source = "Figure 1(b), Theorem 3 [N]"
     claims = [
@@ -133,7 +137,7 @@ def figure1b() -> Result:
             source,
             ">=",
             0.99999,
-            correlation(run.p[:4], w[0]),
+            correlation(after(run, 1000)[:4], w[0]),
             5e-6,
         ),
         Claim(
@@ -142,13 +146,14 @@ def figure1b() -> Result:
             source,
             ">=",
             0.99996,
-            correlation(run.p[4:], w[1]),
+            correlation(after(run, 1000)[4:], w[1]),
             5e-6,
         ),
         *_role_claims("figure1b", experiment, [True, True, False]),
     ]
-    titles = ("(b) Token 2 is worst: score 0", "Two starts stay with the LMM")
-    return _result("figure1b", experiment, {"normalized": run}, w, claims, titles)
+    titles = ("(b) All three scores differ", "Four starts find the GMM, two the LMM")
+    shifts = ((-9, 0), (4, -13), (-11, 0))
+    return _result("figure1b", experiment, {"normalized": run}, w, claims, titles, shifts)
 
 
 def _margin_claims(w: FloatArray, experiment: Experiment) -> list[Claim]:
@@ -195,37 +200,29 @@ def _role_claims(name: str, experiment: Experiment, locally_optimal: list[bool])
 def _result(
     name: str,
     experiment: Experiment,
-    runs: dict[str, object],
+    runs: dict[str, Any],
     w: FloatArray,
     claims: list[Claim],
     titles: tuple[str, str],
+    shifts: tuple[tuple[float, float], ...],
 ) -> Result:
     problem, run = experiment.problem, runs["normalized"]
-    points = run.history.p[: STEPS_DRAWN + 1]  # type: ignore[attr-defined]
-    second_is_local = bool(local_optimality(problem, SELECTIONS).locally_optimal[1])
-    role = "locally optimal (LMM)" if second_is_local else "not locally optimal (tie)"
+    local = bool(local_optimality(problem, SELECTIONS).locally_optimal[1])
+    role = "locally optimal (LMM)" if local else "not locally optimal (tie)"
     rays = [
         Ray(w[0], "$p_{mm}(0)$, globally optimal (GMM)", COLORS["vermillion"]),
         Ray(w[1], f"$p_{{mm}}(1)$, {role}", COLORS["blue"]),
     ]
-    ends = run.weights.argmax(axis=-1)[:, 0]  # type: ignore[attr-defined]
-    colors = [COLORS["vermillion"] if token == 0 else COLORS["blue"] for token in ends]
     neighbors = att_svm(problem.K, [0]).neighbors
+    layout = Layout(titles, ((-1.3, 2.0), (-1.8, 1.5)), ((-5.5, 22.0), (-4.0, 23.5)), (0.46, 0.5, 0.5, 0.4))
 
-    def draw():  # type: ignore[no-untyped-def]
-        shifts = ((-9, 0), (4, -13), (-11, 0))
-        scores = [f"token {t}, score {score:g}" for t, score in enumerate(problem.scores[0])]
-        notes = [Note(*note) for note in zip(problem.K[0], scores, shifts, strict=True)]
-        near, far = ((-1.3, 2.0), (-1.8, 1.5)), ((-5.5, 22.0), (-4.0, 23.5))
-        return plane_picture(problem, points, rays, colors, neighbors, notes, titles, near, far)
+    def draw() -> Figure:
+        texts = [f"token {t}, score {score:g}" for t, score in enumerate(problem.scores[0])]
+        notes = [Note(*note) for note in zip(problem.K[0], texts, shifts, strict=True)]
+        return plane_picture(problem, run, rays, run.weights.argmax(axis=-1)[:, 0], neighbors, notes, layout)
 
-    return Result(
-        name,
-        f"Figure 1({name[-1]})",
+    caption = (
         "Left: keys, starts and first steps, an arrow every 5. Right: the first 200 normalised steps, an arrow every "
-        "10. Paths have the colour of the direction they end at.",
-        problem,
-        runs,
-        tuple(claims),
-        draw,
+        "10, and how far each path is from the direction of its colour."
     )
+    return Result(name, f"Figure 1({name[-1]})", caption, problem, runs, tuple(claims), draw)

@@ -1,4 +1,4 @@
-"""The two-panel picture that Figures 1(a), (b) and (c) share: the keys with the starts, and the paths."""
+"""The picture that Figures 1(a), (b) and (c) share: keys and starts on the left, paths and convergence on the right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastmm import plot
-from fastmm.arrays import FloatArray
+from fastmm.arrays import BoolArray, FloatArray
 from fastmm.problem import Problem
+from fastmm.theory.correlation import correlation
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STEPS_DRAWN = 200
+# Every step that is drawn, then a few more on the way to the last one, for the claims and the inset.
+STEPS_DRAWN, STEPS = 200, 20000
+RECORD = np.unique(np.r_[np.arange(STEPS_DRAWN + 1), 1000, 5000, np.geomspace(STEPS_DRAWN, STEPS, 60).astype(int)])
+Limits = tuple[tuple[float, float], tuple[float, float]]
 
 
 class Ray(NamedTuple):
@@ -26,83 +31,106 @@ class Ray(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A text beside a key: its place, what it says, and the shift in points (to the left when negative)."""
+    """A text beside a point: the place, the words, and the shift in points (to the left when negative)."""
 
     place: FloatArray
     text: str
     shift: tuple[float, float]
 
 
+class Layout(NamedTuple):
+    """What differs between the three pictures: titles and limits of the two panels, and the box of the inset."""
+
+    titles: tuple[str, str]
+    near: Limits
+    far: Limits
+    inset: tuple[float, float, float, float]
+
+
 def plane_picture(
     problem: Problem,
-    points: FloatArray,
+    run: Any,
     rays: Sequence[Ray],
-    path_colors: Sequence[str],
-    neighbors: Any,
+    ends: Sequence[int],
+    neighbors: BoolArray,
     notes: Sequence[Note],
-    titles: tuple[str, str],
-    near: tuple[tuple[float, float], tuple[float, float]],
-    far: tuple[tuple[float, float], tuple[float, float]],
+    layout: Layout,
 ) -> Figure:
-    """Keys, starts and first steps on the left; the first 200 steps on the right; one legend below both.
+    """Keys, starts and first steps on the left; the first 200 steps on the right, with the gap to the limit inset.
 
     Parameters
     ----------
     problem : Problem
         With keys in the plane.
-    points : ndarray, shape (R, m, 2)
-        The paths, every step.
+    run : Trajectory
+        Recorded at every one of the first 200 steps, and later.
     rays : sequence of Ray
-    path_colors : sequence of str
-        One a path.
+    ends : sequence of int
+        For each path the ray it ends at, which gives it its colour.
     neighbors : ndarray of bool, shape (n, T)
         Keys to ring: the SVM-neighbours of the selected tokens.
     notes : sequence of Note
-        Texts beside keys; without any, each key carries its token number.
-    titles : (str, str)
-    near, far : ((float, float), (float, float))
-        Limits of both axes in either panel.
+    layout : Layout
 
     Returns
     -------
     matplotlib.figure.Figure
     """
-    from matplotlib.lines import Line2D
-
-    figure = plot.new_figure(10.4, 5.6)
+    figure = plot.new_figure(10.4, 5.9, layout="none")  # equal axes of a fixed size
+    figure.subplots_adjust(left=0.065, right=0.985, bottom=0.2, top=0.94, wspace=0.15)
     left, right = figure.subplots(1, 2)
-    for ax, title, limits, every in ((left, titles[0], near, 5), (right, titles[1], far, 10)):
+    colors = [rays[end].color for end in ends]
+    points = run.history.p[: STEPS_DRAWN + 1]
+    for ax, title, limits, every, width in zip(
+        (left, right), layout.titles, (layout.near, layout.far), (5, 10), (1.6, 1.0), strict=True
+    ):
         ax.set(title=title, xlabel="$p_1$", ylabel="$p_2$", xlim=limits[0], ylim=limits[1])
         ax.set_aspect("equal", adjustable="box")
         plot.rays([ray.w for ray in rays], ax, colors=[ray.color for ray in rays])
-        plot.paths(points, ax, arrows=every, colors=path_colors, linewidth=1.5, alpha=0.85)
-    left.set(xlabel="$p_1$ (keys: $k_1$)", ylabel="$p_2$ (keys: $k_2$)")
-    plot.tokens(problem, left, neighbors=neighbors, labels=not notes, color=plot.COLORS["ink"])
-    for place, text, shift in notes:
-        side = "right" if shift[0] < 0 else "left"
-        left.annotate(text, place, shift, textcoords="offset points", ha=side, va="center", zorder=6)
-
-    dash = {"linestyle": (0, (5, 3)), "linewidth": 1.5}
-    handles = [Line2D([], [], color=ray.color, label=ray.label, **dash) for ray in rays]
-    seen = dict.fromkeys(path_colors)
-    start = {"marker": "o", "mfc": "white", "mew": 1.5, "ms": 5.5}
-    handles += [Line2D([], [], color=color, label="path from its start", **start) for color in list(seen)[:1]]
-    dot = {"linestyle": "none", "marker": "o", "mec": "white"}
-    handles += [
-        Line2D([], [], color=plot.COLORS["ink"], ms=7, label="key with the best score", **dot),
-        Line2D([], [], color=plot.COLORS["muted"], ms=7, label="other keys", **dot),
-        Line2D(
-            [], [], color=plot.COLORS["ink"], ms=10, mfc="none", label="SVM-neighbour of the GMM", **dot | {"mec": "k"}
-        ),
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, columnspacing=2.2, handlelength=2.6)
+        plot.paths(points, ax, arrows=every, colors=colors, linewidth=width, alpha=0.85)
+    left.set(xlabel="$p_1$  (keys: first coordinate)", ylabel="$p_2$  (keys: second coordinate)")
+    best = np.arange(problem.T) == problem.optimal[:, None]
+    labels = problem.n > 1 and best | neighbors
+    plot.tokens(problem, left, neighbors=neighbors, labels=labels, color=plot.COLORS["ink"])
+    for note in notes:
+        plot.note(left, *note)
+    _inset(right, layout.inset, run, np.array([rays[end].w for end in ends]), colors)
+    _legend(figure, rays, colors[0], problem.n)
     return figure
 
 
-def equal_limits(points: FloatArray, margin: float = 0.06) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Limits of both axes that hold all points with a margin, for a panel with equal aspect."""
-    flat = np.asarray(points, dtype=float).reshape(-1, 2)
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    pad = margin * float((high - low).max())
-    (x0, y0), (x1, y1) = low - pad, high + pad
-    return (float(x0), float(x1)), (float(y0), float(y1))
+def _inset(ax: Axes, box: tuple[float, float, float, float], run: Any, targets: FloatArray, colors: list[str]) -> None:
+    """How far each path is from the direction of its own colour, both axes logarithmic."""
+    from matplotlib.patches import Rectangle
+
+    x, y, width, height = box
+    paper = (x - 0.11, y - 0.13), width + 0.12, height + 0.2
+    ax.add_patch(Rectangle(*paper, transform=ax.transAxes, color="white", lw=0, zorder=1))  # above the grid
+    small = ax.inset_axes(box)
+    gaps = 1 - correlation(run.history.p[1:], targets)
+    for curve, color in zip(plot.curves(run.history.steps[1:], gaps, small, linewidth=1.1), colors, strict=True):
+        curve.set_color(color)
+    small.set(xlabel="step", ylabel="")
+    small.set_title("1 - correlation with its ray", fontsize=9, fontweight="normal", pad=4)
+    small.tick_params(labelsize=8, pad=1.5)
+    small.minorticks_off()
+    small.xaxis.labelpad = 0
+
+
+def _legend(figure: Figure, rays: Sequence[Ray], path_color: str, n: int) -> None:
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+
+    dash: dict[str, Any] = {"linestyle": (0, (5, 3)), "linewidth": 1.5}
+    handles: list[Any] = [Line2D([], [], color=ray.color, **dash) for ray in rays]
+    names = [ray.label for ray in rays]
+    handles.append(Line2D([], [], color=path_color, marker="o", mfc="white", mew=1.5, ms=5.5))
+    names.append("start and path")
+    for shade, name in (("ink", "key with the best score"), ("muted", "other keys")):
+        dots: dict[str, Any] = {"linestyle": "none", "mec": "white", "ms": 7, "color": plot.COLORS[shade]}
+        handles.append(tuple(Line2D([], [], marker=plot.MARKERS[i], **dots) for i in range(n)))
+        names.append(name if n == 1 else f"{name} of inputs 0, 1, 2")
+    handles.append(Line2D([], [], linestyle="none", marker="o", ms=10, mfc="none", mec=plot.COLORS["ink"]))
+    names.append("SVM-neighbour of the GMM")
+    handler = {tuple: HandlerTuple(ndivide=None, pad=0.3)}
+    figure.legend(handles, names, loc="lower center", ncols=3, columnspacing=2.2, handlelength=2.8, handler_map=handler)

@@ -6,11 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fastmm.arrays import FloatArray
 from fastmm.paper.claims import Claim
 from fastmm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def after(run: Any, step: int) -> FloatArray:
+    """The points p of a run after so many steps, which must be among the recorded ones."""
+    (index,) = np.flatnonzero(run.history.steps == step)
+    points: FloatArray = run.history.p[index]
+    return points
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ class TorchGenerator:
         return self._bits.randint(0, 2**32, size=count, dtype=np.uint32)
 
     def _uniforms(self, count: int) -> npt.NDArray[np.float64]:
-        return (self._words(count) & np.uint32(2**24 - 1)) * 2.0**-24
+        low = self._words(count) & np.uint32(2**24 - 1)
+        return low.astype(np.float64) * 2.0**-24
 
     def _block_normals(self, size: int) -> npt.NDArray[np.float64]:
         uniforms = self._uniforms(size)
