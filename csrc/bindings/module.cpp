@@ -4,10 +4,12 @@
 namespace fastmm::python {
 void bind_build(pybind11::module_& m);
 void bind_checks(pybind11::module_& m);
+void bind_margin(pybind11::module_& m);
 } // namespace fastmm::python
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     m.doc() = "Compiled kernels of fastmm. Arguments are checked by the Python layer; call that instead.";
     fastmm::python::bind_build(m);
     fastmm::python::bind_checks(m);
+    fastmm::python::bind_margin(m);
 }

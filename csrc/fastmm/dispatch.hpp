@@ -1,6 +1,8 @@
 // The kernels that exist once for each instruction set, and the choice among them at run time.
 #pragma once
 
+#include "fastmm/margin_kernels.hpp"
+
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@ namespace fastmm {
 
 struct Kernels {
     const char* name;
+    const MarginKernels* margin;
 };
 
 // The set in use: the best this CPU has, or the one named by the environment variable FASTMM_ISA (baseline, avx2,

@@ -6,7 +6,8 @@
 
 namespace fastmm::FASTMM_ISA {
 
+extern const MarginKernels margin_kernels;
 extern const Kernels table;
-const Kernels table{FASTMM_TEXT(FASTMM_ISA)};
+const Kernels table{FASTMM_TEXT(FASTMM_ISA), &margin_kernels};
 
 } // namespace fastmm::FASTMM_ISA
