@@ -2,108 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fastmm.plot_style import COLORS, MARKERS, new_figure, style
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# The colours of Okabe and Ito, told apart by all kinds of colour vision; `muted` and `ink` are for all that is context.
-COLORS = {
-    "vermillion": "#D55E00",
-    "blue": "#0072B2",
-    "green": "#009E73",
-    "purple": "#CC79A7",
-    "orange": "#E69F00",
-    "sky": "#56B4E9",
-    "muted": "#8A8F98",
-    "ink": "#22262B",
-}
-_CYCLE = [COLORS[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-MARKERS = "os^Dv<>P"
-
-_STYLE: dict[str, Any] = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#5B616A",
-    "axes.grid": True,
-    "axes.labelcolor": COLORS["ink"],
-    "axes.labelsize": 10,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "figure.constrained_layout.h_pad": 0.06,
-    "figure.constrained_layout.w_pad": 0.08,
-    "figure.facecolor": "white",
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9.5,
-    "grid.color": "#E3E6EA",
-    "grid.linewidth": 0.7,
-    "legend.fontsize": 9.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.7,
-    "lines.solid_capstyle": "round",
-    "mathtext.fontset": "dejavusans",
-    "pdf.fonttype": 42,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "fastmm",
-    "text.color": COLORS["ink"],
-    "xtick.color": "#5B616A",
-    "xtick.labelcolor": COLORS["ink"],
-    "xtick.labelsize": 9,
-    "ytick.color": "#5B616A",
-    "ytick.labelcolor": COLORS["ink"],
-    "ytick.labelsize": 9,
-}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """The house style, while the block runs; Matplotlib's own settings are untouched afterwards.
-
-    Examples
-    --------
-    >>> from fastmm import plot
-    >>> with plot.style():
-    ...     figure = plot.new_figure(4, 3)
-    """
-    import matplotlib as mpl
-    from cycler import cycler
-
-    settings: Any = _STYLE | {"axes.prop_cycle": cycler(color=_CYCLE)}
-    with mpl.rc_context(settings):
-        yield
-
-
-def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """An empty figure that belongs to no window and to no global list of figures.
-
-    Parameters
-    ----------
-    width, height : float
-        In inches.
-    layout : str
-        Matplotlib's layout engine; "none" to place axes by hand.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        With the Agg canvas; notebooks display it, ``.savefig`` stores it.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]
-    FigureCanvasAgg(figure)
-    return figure
+__all__ = [
+    "COLORS",
+    "MARKERS",
+    "PathArtists",
+    "convergence",
+    "curves",
+    "new_figure",
+    "note",
+    "paths",
+    "rays",
+    "style",
+    "tokens",
+]
 
 
 class PathArtists(NamedTuple):
@@ -160,9 +82,7 @@ def paths(
         raise ValueError(f"run: got points of shape {points.shape}; allowed: (R, ..., 2), that is p in the plane")
     points = points.reshape(len(points), -1, 2)
     count = points.shape[1]
-    for name, given in (("colors", colors), ("labels", labels)):
-        if given is not None and len(given) != count:
-            raise ValueError(f"{name}: got {len(given)}; allowed: {count}, one a path")
+    _need_one_each(count, "path", colors=colors, labels=labels)
     if ax is None:
         with style():
             ax = _own_axes("$p_1$", "$p_2$")
@@ -331,6 +251,7 @@ def rays(
     if directions.ndim < 1 or directions.shape[-1] != 2:
         raise ValueError(f"directions: got shape {directions.shape}; allowed: (..., 2)")
     directions = directions.reshape(-1, 2)
+    _need_one_each(len(directions), "direction", colors=colors, labels=labels)
     if ax is None:
         with style():
             ax = _own_axes("$p_1$", "$p_2$")
@@ -432,6 +353,7 @@ def curves(
             return curves(steps, values, _own_axes("", ""), labels=labels, ylabel=ylabel, **line)
     steps = np.asarray(steps)
     table = np.asarray(values, dtype=float).reshape(len(steps), -1)
+    _need_one_each(table.shape[1], "curve", labels=labels)
     shown = steps > 0
     table = np.where(table > 0, table, np.nan)
     lines: list[Any] = []
@@ -439,6 +361,12 @@ def curves(
         lines += ax.plot(steps[shown], table[shown, k], label=labels[k] if labels else None, **line)
     ax.set(xscale="log", yscale="log", xlabel="step", ylabel=ylabel)
     return lines
+
+
+def _need_one_each(count: int, of: str, **lists: Sequence[str] | None) -> None:
+    for name, given in lists.items():
+        if given is not None and len(given) != count:
+            raise ValueError(f"{name}: got {len(given)}; allowed: {count}, one a {of}")
 
 
 def _points(run: Any) -> npt.NDArray[np.float64]:

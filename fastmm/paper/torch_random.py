@@ -59,7 +59,7 @@ class TorchGenerator:
 
     def _uniforms(self, count: int) -> npt.NDArray[np.float64]:
         low = self._words(count) & np.uint32(2**24 - 1)
-        return low.astype(np.float64) * 2.0**-24
+        return np.asarray(low * 2.0**-24, dtype=np.float64)
 
     def _block_normals(self, size: int) -> npt.NDArray[np.float64]:
         uniforms = self._uniforms(size)
