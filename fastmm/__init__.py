@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fastmm import _core
+from fastmm.attention import attention, descent_direction, log_softmax, loss_and_grad, softmax
 from fastmm.errors import FastmmError, InfeasibleError, NotSolvedError, Status
 from fastmm.problem import Problem
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from fastmm import plot as plot
     from fastmm import reference as reference
     from fastmm import theory as theory
-    from fastmm.attention import attention, descent_direction, log_softmax, loss_and_grad, softmax
     from fastmm.descent import Trajectory, descend
     from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
     from fastmm.theory.correlation import correlation
@@ -28,20 +28,15 @@ _LAZY = {
     "MaxMargin": "fastmm.margin",
     "Trajectory": "fastmm.descent",
     "att_svm": "fastmm.margin",
-    "attention": "fastmm.attention",
     "certify": "fastmm.margin",
     "correlation": "fastmm.theory.correlation",
     "descend": "fastmm.descent",
-    "descent_direction": "fastmm.attention",
     "label_svm": "fastmm.margin",
-    "log_softmax": "fastmm.attention",
     "losses": "fastmm",
-    "loss_and_grad": "fastmm.attention",
     "min_norm": "fastmm.margin",
     "paper": "fastmm",
     "plot": "fastmm",
     "reference": "fastmm",
-    "softmax": "fastmm.attention",
     "theory": "fastmm",
 }
 

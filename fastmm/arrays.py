@@ -123,6 +123,14 @@ def as_selected(name: str, value: Any, n: int, T: int, lengths: IntArray | None)
     return np.ascontiguousarray(selected)
 
 
+def as_steps(name: str, value: Any) -> IntArray:
+    """A vector of integers."""
+    steps = _integers(name, value, ("R",))
+    if steps.ndim != 1:
+        raise ValueError(f"{name}: got shape {steps.shape}; allowed: (R,)")
+    return steps
+
+
 def as_labels(name: str, value: Any, dtype: npt.DTypeLike) -> FloatArray:
     """Labels (..., n): real numbers other than 0, usually -1 and +1."""
     array = raw(name, value)
@@ -167,3 +175,8 @@ def blocks(array: npt.NDArray[Any], core: int, batch_shape: tuple[int, ...]) -> 
     flat = array.reshape(count, *array.shape[array.ndim - core :])
     index = np.broadcast_to(np.arange(count, dtype=np.int64).reshape(own), batch_shape)
     return flat, np.ascontiguousarray(index).reshape(-1)
+
+
+def length_blocks(lengths: IntArray | None, batch_shape: tuple[int, ...]) -> tuple[IntArray | None, IntArray | None]:
+    """Lengths as blocks for a compiled call, or a pair of None when every sequence is full."""
+    return (None, None) if lengths is None else blocks(lengths, 1, batch_shape)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastmm import arrays
+from fastmm import _core, arrays
 from fastmm.arrays import BoolArray, FloatArray, IntArray
+from fastmm.config import resolve_threads
 
 
 class Problem:
@@ -153,9 +154,16 @@ class Problem:
     @cached_property
     def scores(self) -> FloatArray:
         """Token scores ``gamma_it = Y_i v' x_it`` (..., n, T), NaN at padding; ties are exact equality of these."""
-        X = self.X if self.lengths is None else np.where(self.real_tokens[..., None], self.X, np.nan)
-        scores: FloatArray = _locked(self.Y[..., None] * (X * self.v[..., None, None, :]).sum(axis=-1))
-        return scores
+        named = [("X", self.X, 3), ("Y", self.Y, 1), ("v", self.v, 1)]
+        if self.lengths is not None:
+            named.append(("lengths", self.lengths, 1))
+        batch = arrays.broadcast_batch([(name, array.shape[: array.ndim - core]) for name, array, core in named])
+        X, Y, v = (arrays.blocks(array, core, batch) for _, array, core in named[:3])
+        scores = _core.scores(*X, *Y, *v, *arrays.length_blocks(self.lengths, batch), resolve_threads())
+        scores = scores.reshape(*batch, self.n, self.T)
+        arrays.need_finite("scores", scores[..., None], self.lengths)
+        locked: FloatArray = _locked(scores)
+        return locked
 
     @cached_property
     def optimal(self) -> IntArray:

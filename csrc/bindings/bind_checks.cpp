@@ -10,8 +10,8 @@
 namespace fastmm::python {
 namespace {
 
-template <class R>
-std::int64_t first_nonfinite(const Array<R>& x, std::int64_t T, std::int64_t d, const std::optional<Array<std::int64_t>>& lengths) {
+template <class R> std::int64_t first_nonfinite(const Array<R>& x, std::int64_t T, std::int64_t d,
+                                                const std::optional<Array<std::int64_t>>& lengths) {
     need_shape(x, "x", {-1, T * d});
     const std::int64_t rows = x.shape(0);
     const std::int64_t* own = nullptr;

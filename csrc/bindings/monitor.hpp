@@ -8,7 +8,7 @@
 namespace fastmm::python {
 
 class SignalMonitor final : public Monitor {
-  public:
+public:
     // `progress` is None or a callable taking the amount of work done.
     explicit SignalMonitor(pybind11::object progress = pybind11::none()) : progress_(std::move(progress)) {}
 
@@ -27,7 +27,7 @@ class SignalMonitor final : public Monitor {
     // True once Ctrl-C was seen; the work done until then is kept.
     bool interrupted() const { return interrupted_; }
 
-  private:
+private:
     pybind11::object progress_;
     bool interrupted_ = false;
 };

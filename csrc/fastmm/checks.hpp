@@ -8,8 +8,8 @@ namespace fastmm {
 
 // Position of the first entry that is NaN or infinite, or -1. The data are `rows` rows of T*d entries; only the first
 // lengths[row]*d entries of a row are read (all of them when lengths is null).
-template <class R>
-std::int64_t first_nonfinite(const R* data, std::int64_t rows, std::int64_t T, std::int64_t d, const std::int64_t* lengths) {
+template <class R> std::int64_t first_nonfinite(const R* data, std::int64_t rows, std::int64_t T, std::int64_t d,
+                                                const std::int64_t* lengths) {
     for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t count = (lengths != nullptr ? lengths[row] : T) * d;
         const R* x = data + row * T * d;

@@ -6,10 +6,16 @@
 
 namespace fastmm {
 
-namespace baseline { extern const Kernels table; }
+namespace baseline {
+extern const Kernels table;
+}
 #ifdef FASTMM_X86
-namespace avx2 { extern const Kernels table; }
-namespace avx512 { extern const Kernels table; }
+namespace avx2 {
+extern const Kernels table;
+}
+namespace avx512 {
+extern const Kernels table;
+}
 #endif
 
 namespace {
@@ -19,8 +25,8 @@ std::vector<const Kernels*> available() {
 #ifdef FASTMM_X86
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         sets.push_back(&avx2::table);
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-            __builtin_cpu_supports("avx512bw"))
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
             sets.push_back(&avx512::table);
     }
 #endif
@@ -36,7 +42,8 @@ const Kernels& choose() {
         if (std::string(set->name) == wanted) return *set;
         names += (names.empty() ? "" : ", ") + std::string(set->name);
     }
-    throw std::runtime_error("environment variable FASTMM_ISA is '" + std::string(wanted) + "'; this CPU can run: " + names);
+    throw std::runtime_error("environment variable FASTMM_ISA is '" + std::string(wanted) +
+                             "'; this CPU can run: " + names);
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // The kernels that exist once for each instruction set, and the choice among them at run time.
 #pragma once
 
+#include "fastmm/kernels.hpp"
 #include "fastmm/margin_kernels.hpp"
 
 #include <string>
@@ -10,6 +11,23 @@ namespace fastmm {
 
 struct Kernels {
     const char* name;
+    int width64, width32; // lanes of a vector of doubles and of floats
+
+    // Entries of DescentLanes::workspace.
+    std::int64_t (*descend_workspace64)(std::int64_t n, std::int64_t T, std::int64_t d);
+    std::int64_t (*descend_workspace32)(std::int64_t n, std::int64_t T, std::int64_t d);
+    void (*descend64)(const DescentLanes<double>&);
+    void (*descend32)(const DescentLanes<float>&);
+
+    void (*gradient64)(GradientRows<double>&);
+    void (*gradient32)(GradientRows<float>&);
+
+    // Logits of one input: (k_t - k_0) p for its T tokens; p is padded with zeros to whole vectors.
+    void (*logits64)(const double* keys, std::int64_t T, std::int64_t d, const double* p, double* out);
+    void (*logits32)(const float* keys, std::int64_t T, std::int64_t d, const double* p, double* out);
+
+    // Softmax or its logarithm of one row of T logits, -inf being a mask. False when an entry is NaN or +inf.
+    bool (*softmax64)(const double* logits, std::int64_t T, bool logarithm, double* out, double* workspace);
     const MarginKernels* margin;
 };
 
@@ -19,5 +37,32 @@ const Kernels& kernels();
 
 // Names of the sets this CPU can run, slowest first.
 std::vector<std::string> available_instruction_sets();
+
+// The entries of one precision.
+template <class R> struct KernelsOf;
+template <> struct KernelsOf<double> {
+    static int width(const Kernels& k) { return k.width64; }
+    static std::int64_t workspace(const Kernels& k, std::int64_t n, std::int64_t T, std::int64_t d) {
+        return k.descend_workspace64(n, T, d);
+    }
+    static void descend(const Kernels& k, const DescentLanes<double>& a) { k.descend64(a); }
+    static void gradient(const Kernels& k, GradientRows<double>& a) { k.gradient64(a); }
+    static void logits(const Kernels& k, const double* keys, std::int64_t T, std::int64_t d, const double* p,
+                       double* out) {
+        k.logits64(keys, T, d, p, out);
+    }
+};
+template <> struct KernelsOf<float> {
+    static int width(const Kernels& k) { return k.width32; }
+    static std::int64_t workspace(const Kernels& k, std::int64_t n, std::int64_t T, std::int64_t d) {
+        return k.descend_workspace32(n, T, d);
+    }
+    static void descend(const Kernels& k, const DescentLanes<float>& a) { k.descend32(a); }
+    static void gradient(const Kernels& k, GradientRows<float>& a) { k.gradient32(a); }
+    static void logits(const Kernels& k, const float* keys, std::int64_t T, std::int64_t d, const double* p,
+                       double* out) {
+        k.logits32(keys, T, d, p, out);
+    }
+};
 
 } // namespace fastmm

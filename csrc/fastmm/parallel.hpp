@@ -13,7 +13,7 @@ namespace fastmm {
 
 // The calling thread's view of the outside world (signals, progress); asked every few milliseconds.
 class Monitor {
-  public:
+public:
     virtual ~Monitor() = default;
     // `done` is the amount of work reported so far; returns true when the call shall end early.
     virtual bool poll(std::int64_t done) = 0;
@@ -21,7 +21,7 @@ class Monitor {
 
 // What a worker holds: it reports work and learns whether to stop. Cheap enough to call every ten microseconds.
 class Pulse {
-  public:
+public:
     Pulse(std::atomic<bool>& stop, std::atomic<std::int64_t>& done, Monitor* monitor)
         : stop_(stop), done_(done), monitor_(monitor), last_(std::chrono::steady_clock::now()) {}
 
@@ -32,7 +32,7 @@ class Pulse {
         return stop_.load(std::memory_order_relaxed);
     }
 
-  private:
+private:
     void ask() {
         const auto now = std::chrono::steady_clock::now();
         if (now - last_ < interval) return;
@@ -47,9 +47,9 @@ class Pulse {
     std::chrono::steady_clock::time_point last_;
 };
 
-// Calls body(item, worker, pulse) once for each item in [0, count), 0 <= worker < threads. Returns true when the monitor
-// asked to stop (items not begun by then are left out). An exception in any worker ends the call and is thrown again
-// from here. A thread that cannot be started is done without.
+// Calls body(item, worker, pulse) once for each item in [0, count), 0 <= worker < threads. Returns true when the
+// monitor asked to stop (items not begun by then are left out). An exception in any worker ends the call and is thrown
+// again from here. A thread that cannot be started is done without.
 using Body = std::function<void(std::int64_t item, int worker, Pulse& pulse)>;
 bool parallel_for(std::int64_t count, int threads, Monitor* monitor, const Body& body);
 

@@ -1,0 +1,61 @@
+// Arguments of the kernels that exist once for each instruction set; plain data, because those files use nothing else.
+#pragma once
+
+#include <cstdint>
+
+namespace fastmm {
+
+enum class LossKind : int { logistic = 0, exponential = 1, correlation = 2 };
+
+// Why the run of one instance ended.
+enum class StopReason : std::int8_t { steps = 0, zero_gradient = 1, overflow = 2, interrupted = 3 };
+
+// Whole gradient-descent runs in p, one instance a vector lane. Arrays of pointers have one entry a lane; every entry
+// must be valid, lanes without work repeat another lane's input and own outputs that nobody reads.
+template <class R> struct DescentLanes {
+    std::int64_t n, T, d;
+    LossKind loss;
+    bool normalized;                    // else the plain step lr * gradient
+    bool wide;                          // scores beyond wide_scores(): the loss slope takes part in the common exponent
+    const R* const* keys;               // (n, T, d)
+    const R* const* scores;             // (n, T), labels included
+    const std::int64_t* const* lengths; // (n), or null when all sequences are full
+    R* const* p;                        // (d), start in and end out
+    const R* lr;                        // one a lane
+    std::int64_t steps;
+    const std::int64_t* record; // increasing step numbers in 0..steps
+    std::int64_t records;
+    R* const* recorded;                // (records, d) with a distance of record_stride entries between rows
+    const std::int64_t* record_stride; // one a lane
+    std::int64_t* steps_done;          // one a lane
+    StopReason* reason;                // one a lane
+    bool (*beat)(void* context, std::int64_t steps); // reports steps done, tells whether to stop
+    void* context;
+    R* workspace; // workspace_size entries, aligned to a vector
+};
+
+// Largest |score| for which the slope of the loss is kept out of the common exponent.
+template <class R> constexpr R wide_scores() { return sizeof(R) == 8 ? R(200) : R(25); }
+
+// Loss, gradients and exponents of a stretch of inputs of one problem, in one pass over its keys. Arithmetic is double.
+template <class R> struct GradientRows {
+    std::int64_t inputs, T, d, d_v;
+    LossKind loss;
+    const R* keys;               // (inputs, T, d)
+    const R* scores;             // (inputs, T), labels included
+    const std::int64_t* lengths; // (inputs) or null
+    const double* p;             // (d), padded with zeros to whole vectors
+    const R* values;             // (inputs, T, d_v) for the gradient in v, or null
+    const R* labels;             // (inputs), with values
+    double* direction;           // (d) out, padded: minus the gradient in p of the sum of losses is e^scale * direction
+    double scale;                // out; -inf when that gradient is exactly zero
+    double* direction_v;         // (d_v) out, padded, with values
+    double scale_v;              // out
+    double loss_sum;             // out
+    double* workspace;           // rows_workspace(T) entries
+};
+
+constexpr std::int64_t padded(std::int64_t count) { return (count + 7) / 8 * 8; }
+constexpr std::int64_t rows_workspace(std::int64_t T) { return 3 * padded(T); }
+
+} // namespace fastmm

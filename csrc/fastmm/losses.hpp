@@ -1,0 +1,13 @@
+// Losses of the margin, their slopes and curvatures, right to a few units in the last place for every double.
+#pragma once
+
+#include "fastmm/kernels.hpp"
+
+namespace fastmm {
+
+double loss_value(LossKind kind, double x);
+double loss_slope(LossKind kind, double x);
+double loss_curvature(LossKind kind, double x);
+double loss_log_slope(LossKind kind, double x); // log(-slope), where the slope itself underflows
+
+} // namespace fastmm

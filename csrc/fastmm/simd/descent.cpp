@@ -1,0 +1,370 @@
+// Whole gradient-descent runs in p, one instance a vector lane; the gradient is factored and free of cancellation.
+#include "descent.hpp"
+
+#include "descent_block.hpp"
+#include "loss_lanes.hpp"
+
+#include "fastmm/losses.hpp"
+
+namespace fastmm::FASTMM_ISA {
+namespace {
+
+// Bounds between which a sum of squares is neither overflown nor worn by subnormals.
+template <class R> constexpr R square_low() { return sizeof(R) == 8 ? R(1e-280) : R(1e-28f); }
+template <class R> constexpr R square_high() { return sizeof(R) == 8 ? R(1e280) : R(1e30f); }
+
+// A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
+template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
+
+template <class R, LossKind kind, bool wide> class DescentRun {
+    using V = Vec<R>;
+    using M = Mask<R>;
+    static constexpr int width = Lanes<R>::width;
+
+public:
+    explicit DescentRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
+        for (int lane = 0; lane < width; ++lane) {
+            rate[lane] = job.lr[lane];
+            active[lane] = -1;
+            job.steps_done[lane] = job.steps;
+            job.reason[lane] = StopReason::steps;
+        }
+        if (!job.normalized) rate = rate / splat(static_cast<R>(n));
+        all_active = true;
+    }
+
+    void run() {
+        const std::int64_t work = n * T * d, period = work < 100000 ? 100000 / work + 1 : 1;
+        std::int64_t next_record = 0;
+        for (std::int64_t step = 0; step < job.steps; ++step) {
+            if (next_record < job.records && job.record[next_record] == step) write_record(next_record++);
+            if (step % period == 0 && job.beat(job.context, step == 0 ? 0 : period)) {
+                stop(active, StopReason::interrupted, step);
+                break;
+            }
+            gradient();
+            update(step);
+            if (!all_active && !any(active)) break;
+        }
+        // a run that ended on its own stays where it is; after an interruption the rest was never reached
+        const bool reached = !interrupted;
+        for (; reached && next_record < job.records; ++next_record) write_record(next_record);
+        for (int lane = 0; lane < width; ++lane)
+            for (std::int64_t j = 0; j < d; ++j) job.p[lane][j] = block.p[j][lane];
+    }
+
+private:
+    void write_record(std::int64_t row) {
+        for (int lane = 0; lane < width; ++lane) {
+            R* to = job.recorded[lane] + row * job.record_stride[lane];
+            for (std::int64_t j = 0; j < d; ++j) to[j] = block.p[j][lane];
+        }
+    }
+
+    void stop(M lanes, StopReason reason, std::int64_t step) {
+        for (int lane = 0; lane < width; ++lane) {
+            if (lanes[lane] == 0) continue;
+            active[lane] = 0;
+            job.steps_done[lane] = step;
+            job.reason[lane] = reason;
+        }
+        all_active = false;
+        interrupted = interrupted || reason == StopReason::interrupted;
+    }
+
+    // Calls body.operator()<tokens>(first token) for every tile of an input.
+    template <class Body> FASTMM_INLINE void tiles(const Body& body) const {
+        std::int64_t t0 = 0;
+        for (; t0 + tile <= T; t0 += tile) body.template operator()<tile>(t0);
+        switch (T - t0) {
+        case 1:
+            body.template operator()<1>(t0);
+            break;
+        case 2:
+            body.template operator()<2>(t0);
+            break;
+        case 3:
+            body.template operator()<3>(t0);
+            break;
+        case 4:
+            body.template operator()<4>(t0);
+            break;
+        case 5:
+            body.template operator()<5>(t0);
+            break;
+        case 6:
+            body.template operator()<6>(t0);
+            break;
+        case 7:
+            body.template operator()<7>(t0);
+            break;
+        default:
+            break;
+        }
+    }
+
+    struct Logits {
+        const DescentBlock<R>& b;
+        const V* keys;
+        const V* masks;
+        const V* skips;
+        V* logits;
+        V& counted; // largest logit among the tokens that count for the exponent
+        V& highest; // largest of all
+        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
+            V sums[U];
+            const V* k = keys + t0 * b.d;
+#pragma GCC unroll 8
+            for (int u = 0; u < U; ++u) sums[u] = masks[t0 + u];
+            for (std::int64_t j = 0; j < b.d; ++j, k += U) {
+                const V pj = b.p[j];
+#pragma GCC unroll 8
+                for (int u = 0; u < U; ++u) sums[u] = fma(k[u], pj, sums[u]);
+            }
+#pragma GCC unroll 8
+            for (int u = 0; u < U; ++u) {
+                logits[t0 + u] = sums[u];
+                counted = larger(b.any_skip ? sums[u] + skips[t0 + u] : sums[u], counted);
+                highest = larger(sums[u], highest);
+            }
+        }
+    };
+
+    struct Weights {
+        const DescentBlock<R>& b;
+        const V* gaps;
+        const V* skips;
+        V* logits; // in: logits; out: weights relative to the base's, divided by e^shift (those of skipped tokens are
+                   // not)
+        V shift;
+        V& sum;
+        V& skipped;
+        V& gain; // sum of weight times gap
+        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
+#pragma GCC unroll 8
+            for (int u = 0; u < U; ++u) {
+                const V gap = gaps[t0 + u];
+                V e;
+                if (b.any_skip) {
+                    const M skip = skips[t0 + u] != splat(R(0));
+                    e = exp_cut<R>(logits[t0 + u] - zero_where<R>(skip, shift));
+                    skipped += zero_where<R>(~skip, e);
+                    sum += zero_where<R>(skip, e);
+                } else {
+                    e = exp_cut<R>(logits[t0 + u] - shift);
+                    sum += e;
+                }
+                gain = fma(e, gap, gain);
+                logits[t0 + u] = e;
+            }
+        }
+    };
+
+    struct Pull {
+        const DescentBlock<R>& b;
+        const V* keys;
+        const V* gaps;
+        const V* skips;
+        const V* weights;
+        V factor;
+        V mean;        // margin minus base score
+        V scaled_mean; // the same divided by e^shift
+        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
+            V w[U];
+            const V* k = keys + t0 * b.d;
+#pragma GCC unroll 8
+            for (int u = 0; u < U; ++u) {
+                const V e = factor * weights[t0 + u];
+                w[u] = e * (gaps[t0 + u] - mean);
+                if (b.any_skip) w[u] = choose<R>(skips[t0 + u] != splat(R(0)), -e * scaled_mean, w[u]);
+            }
+            for (std::int64_t j = 0; j < b.d; ++j, k += U) {
+                V even = b.g[j], odd = splat(R(0));
+#pragma GCC unroll 8
+                for (int u = 0; u < U; ++u) {
+                    if (u % 2 == 0)
+                        even = fma(w[u], k[u], even);
+                    else
+                        odd = fma(w[u], k[u], odd);
+                }
+                b.g[j] = U > 1 ? even + odd : even;
+            }
+        }
+    };
+
+    const V* keys_of(std::int64_t i) const { return block.keys + i * T * d; }
+    const V* gaps_of(std::int64_t i) const { return block.gaps + i * T; }
+    const V* skips_of(std::int64_t i) const { return block.skips + i * T; }
+    V* logits_of(std::int64_t i) const { return block.logits + i * T; }
+
+    // Minus the gradient of the sum of losses, without the factor e^exponent.
+    void gradient() {
+        const R infinity = static_cast<R>(__builtin_inf());
+        exponent = splat(-infinity);
+        for (std::int64_t i = 0; i < n; ++i) {
+            V counted = splat(-infinity), highest = splat(R(0));
+            const Logits logits{block, keys_of(i), block.masks + i * T, skips_of(i), logits_of(i), counted, highest};
+            tiles(logits);
+            if (any(highest > splat(base_lead<R>()))) {
+                move_base(i, highest);
+                counted = splat(-infinity);
+                tiles(logits);
+            }
+            if constexpr (wide) counted += log_slope(i);
+            exponent = larger(counted, exponent);
+        }
+        const V shift = zero_where<R>(exponent == splat(-infinity), exponent);
+        const V unit = exp_cut<R>(shift);
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
+        for (std::int64_t i = 0; i < n; ++i) {
+            V sum = splat(R(0)), skipped = splat(R(0)), gain = splat(R(0));
+            const V own_shift = wide ? shift - block.slopes[i] : shift;
+            tiles(Weights{block, gaps_of(i), skips_of(i), logits_of(i), own_shift, sum, skipped, gain});
+            V factor, mean, scaled_mean;
+            if constexpr (wide) {
+                factor = splat(R(1)) / block.totals[i];
+                mean = block.means[i];
+                scaled_mean = gain * factor;
+            } else {
+                factor = splat(R(1)) / fma(unit, sum, block.merged[i] + skipped);
+                scaled_mean = gain * factor;
+                mean = unit * scaled_mean;
+                factor *= slope_size<R, kind>(block.base_score[i] + mean);
+            }
+            tiles(Pull{block, keys_of(i), gaps_of(i), skips_of(i), logits_of(i), factor, mean, scaled_mean});
+        }
+    }
+
+    // For scores so large that the slope of the loss underflows: margins first, by weights in their natural size.
+    V log_slope(std::int64_t i) {
+        V total = block.merged[i], gain = splat(R(0));
+        for (std::int64_t t = 0; t < T; ++t) {
+            const V e = exp_cut<R>(logits_of(i)[t]);
+            total += e;
+            gain = fma(e, gaps_of(i)[t], gain);
+        }
+        block.totals[i] = total;
+        block.means[i] = gain / total;
+        V out;
+        for (int lane = 0; lane < width; ++lane)
+            out[lane] = static_cast<R>(loss_log_slope(kind, block.base_score[i][lane] + block.means[i][lane]));
+        block.slopes[i] = out;
+        return out;
+    }
+
+    void move_base(std::int64_t i, V highest) {
+        for (int lane = 0; lane < width; ++lane) {
+            if (!(highest[lane] > base_lead<R>())) continue;
+            std::int64_t top = 0;
+            R most = -static_cast<R>(__builtin_inf());
+            for (std::int64_t t = 0; t < T; ++t) {
+                const R logit = logits_of(i)[t][lane];
+                if (logit > most) {
+                    most = logit;
+                    top = t;
+                }
+            }
+            block.set_base(lane, i, top);
+        }
+    }
+
+    void update(std::int64_t step) {
+        V square = splat(R(0));
+        for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
+        const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
+        if (any(active & ~good)) square = settle(square, good, step);
+        const V length = job.normalized ? rate / root(square) : rate * exp_cut<R>(exponent);
+        if (job.normalized) {
+            for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
+            return;
+        }
+        M finite = active;
+        for (std::int64_t j = 0; j < d; ++j)
+            finite &= absolute<R>(fma(length, block.g[j], block.p[j])) < splat(static_cast<R>(__builtin_inf()));
+        if (any(active & ~finite)) stop(active & ~finite, StopReason::overflow, step);
+        for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
+    }
+
+    void advance(std::int64_t j, V change) {
+        V moved;
+        if constexpr (sizeof(R) == 4) { // floats: what a sum loses is carried along, so that long runs keep moving
+            const V wanted = change - block.lost[j];
+            moved = block.p[j] + wanted;
+            const V lost = (moved - block.p[j]) - wanted;
+            block.lost[j] = all_active ? lost : choose<R>(active, lost, block.lost[j]);
+        } else {
+            moved = block.p[j] + change;
+        }
+        block.p[j] = all_active ? moved : choose<R>(active, moved, block.p[j]);
+    }
+
+    // Lanes whose sum of squares is 0, very small, very large or not a number: each is scaled, or stopped with its
+    // reason.
+    V settle(V square, M good, std::int64_t step) {
+        M zero = active & 0, overflow = active & 0;
+        for (int lane = 0; lane < width; ++lane) {
+            if (active[lane] == 0 || good[lane] != 0) continue;
+            R largest = 0;
+            bool number = true;
+            for (std::int64_t j = 0; j < d; ++j) {
+                const R size = block.g[j][lane] < 0 ? -block.g[j][lane] : block.g[j][lane];
+                number = number && size < static_cast<R>(__builtin_inf());
+                largest = size > largest ? size : largest;
+            }
+            const bool no_exponent = exponent[lane] == -static_cast<R>(__builtin_inf());
+            if (!number || (no_exponent && block.has_terms(lane))) {
+                overflow[lane] = -1;
+            } else if (largest == 0) {
+                zero[lane] = -1;
+            } else if (job.normalized) {
+                R sum = 0;
+                for (std::int64_t j = 0; j < d; ++j) {
+                    block.g[j][lane] /= largest;
+                    sum += block.g[j][lane] * block.g[j][lane];
+                }
+                square[lane] = sum;
+            }
+        }
+        if (any(zero)) stop(zero, StopReason::zero_gradient, step);
+        if (any(overflow)) stop(overflow, StopReason::overflow, step);
+        return square;
+    }
+
+    const DescentLanes<R>& job;
+    DescentBlock<R> block;
+    const std::int64_t n, T, d;
+    V rate, exponent;
+    M active;
+    bool all_active, interrupted = false;
+};
+
+template <class R, LossKind kind> void run(const DescentLanes<R>& lanes) {
+    if (lanes.wide)
+        DescentRun<R, kind, true>(lanes).run();
+    else
+        DescentRun<R, kind, false>(lanes).run();
+}
+
+} // namespace
+
+template <class R> void descend(const DescentLanes<R>& lanes) {
+    switch (lanes.loss) {
+    case LossKind::logistic:
+        return run<R, LossKind::logistic>(lanes);
+    case LossKind::exponential:
+        return run<R, LossKind::exponential>(lanes);
+    case LossKind::correlation:
+        return run<R, LossKind::correlation>(lanes);
+    }
+}
+
+template <class R> std::int64_t descend_workspace(std::int64_t n, std::int64_t T, std::int64_t d) {
+    return DescentBlock<R>::size(n, T, d);
+}
+
+template void descend<double>(const DescentLanes<double>&);
+template void descend<float>(const DescentLanes<float>&);
+template std::int64_t descend_workspace<double>(std::int64_t, std::int64_t, std::int64_t);
+template std::int64_t descend_workspace<float>(std::int64_t, std::int64_t, std::int64_t);
+
+} // namespace fastmm::FASTMM_ISA

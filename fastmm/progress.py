@@ -1,0 +1,26 @@
+"""A progress bar for compiled calls that report the work done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(show: bool, description: str, total: int) -> Iterator[Callable[[int], None] | None]:
+    """A function to be told how much of `total` is done, drawing a bar; None when nothing is to be shown."""
+    if not show:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(description, total=total)
+
+        def update(done: int) -> None:
+            bar.update(task, completed=min(done, total))
+
+        yield update
+        if not bar.finished:
+            bar.refresh()
