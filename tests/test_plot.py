@@ -34,7 +34,8 @@ def state_is_untouched():
 
 def test_paths_draws_a_line_a_start_and_arrows_for_each(ax):
     drawn = plot.paths(POINTS, ax, arrows=10)
-    assert (len(drawn.lines), len(drawn.starts), len(drawn.arrows)) == (2, 2, 6)
+    assert (len(drawn.lines), len(drawn.starts), len(drawn.arrows)) == (2, 2, 2)
+    np.testing.assert_allclose(drawn.arrows[1].get_offsets(), POINTS[[9, 19, 29], 1])
     assert all(line.axes is ax for line in drawn.lines)
     np.testing.assert_array_equal(drawn.lines[1].get_xydata(), POINTS[:, 1])
     np.testing.assert_array_equal(drawn.starts[0].get_xydata(), POINTS[:1, 0])

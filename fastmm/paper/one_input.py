@@ -97,7 +97,7 @@ def figure1a() -> Result:
         *_role_claims("figure1a", experiment, [True, False, False]),
     ]
     titles = ("(a) Tokens 1 and 2 tie in score", "Every path turns to the GMM")
-    shifts = ((22, 0), (4, -13), (12, -11))
+    shifts = ((22, 0), (4, 12), (12, -12))
     return _result("figure1a", experiment, {"normalized": run, "gradient": plain}, w, claims, titles, shifts)
 
 

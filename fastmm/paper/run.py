@@ -114,10 +114,10 @@ def claims_table(results: Sequence[Result]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("the paper says", ratio=9, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=True)
+    table.add_column("the paper says", ratio=8, overflow="fold")
     table.add_column("expected", ratio=5, overflow="fold")
-    table.add_column("measured", ratio=5, overflow="fold")
+    table.add_column("measured", ratio=6, overflow="fold")
     table.add_column("verdict", no_wrap=True)
     for result in results:
         table.add_row(Text(result.title, style="bold"))
