@@ -48,20 +48,21 @@ def random_problems(count: int) -> tuple[Any, Any, Any]:
 
 def usual_loop(X: Any, Y: Any, v: Any, record: Any, eps: float) -> Any:
     """Normalised gradient descent as it is usually written, all problems at once; points (R, count, d)."""
-    scores = Y[..., None] * np.einsum("bntd,bd->bnt", X, v)
-    p = np.zeros_like(v)
+    scores = np.moveaxis(Y[..., None] * (X @ v[:, None, :, None])[..., 0], 0, -1).copy()  # (n, T, count)
+    X = np.moveaxis(X, 0, -1).copy()  # problems on the last axis: the arithmetic is the same, NumPy is faster
+    p, lr = np.zeros_like(v.T, order="C"), np.asarray(LR, v.dtype)
     wanted, points = set(record.tolist()), []
     for step in range(int(record[-1]) + 1):
         if step in wanted:
-            points.append(p.copy())
-        logits = np.einsum("bntd,bd->bnt", X, p)
-        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        margins = (weights * scores).sum(axis=-1, keepdims=True)
+            points.append(p.T.copy())
+        logits = (X * p).sum(axis=2)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        margins = (weights * scores).sum(axis=1, keepdims=True)
         slope = -1 / (1 + np.exp(margins))
-        grad = np.einsum("bnt,bntd->bd", slope * weights * (scores - margins), X) / INPUTS
-        norm = np.linalg.norm(grad, axis=-1, keepdims=True) + eps
-        p = p - np.asarray(LR, p.dtype) * np.divide(grad, norm, out=np.zeros_like(grad), where=norm > 0)
+        grad = ((slope * weights * (scores - margins))[:, :, None] * X).sum(axis=(0, 1)) / INPUTS
+        norm = np.sqrt((grad * grad).sum(axis=0)) + eps
+        p = p - lr * np.divide(grad, norm, out=np.zeros_like(grad), where=norm > 0)
     return np.array(points)
 
 
@@ -143,7 +144,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer problems, 1000 steps")
     parser.add_argument("--out", type=Path, default=Path("docs/headline.png"), help="the picture")
     options = parser.parse_args()
-    record, medians, count = measure(60 if options.quick else 400, 1000 if options.quick else 100_000)
+    record, medians, count = measure(60 if options.quick else 200, 1000 if options.quick else 100_000)
     print(f"\nMedian correlation with the max-margin direction, {count} problems:\n")
     print(markdown(record, medians))
     options.out.parent.mkdir(parents=True, exist_ok=True)

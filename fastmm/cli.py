@@ -157,7 +157,7 @@ def _described(result: Any) -> dict[str, str]:
             "w": np.array2string(w, precision=7, max_line_width=76, threshold=24),
             "norm": f"{float(np.linalg.norm(w)):.9g}",
             "margin": f"{float(result.margin):.9g}",
-            "neighbours": f"{int(np.sum(result.neighbors))} rows at the margin",
+            "neighbours": f"{int(np.sum(result.neighbors))} at the margin",
         }
     return lines | residuals
 

@@ -88,7 +88,7 @@ def test_solve_prints_the_certificate_of_selected_tokens(invoke, archive):
     assert "optimal" in done.stdout
     assert "-0.0990099" in done.stdout
     assert "0.995037" in done.stdout
-    assert "1 rows at the margin" not in done.stdout
+    assert "1 at the margin" in done.stdout
 
 
 def test_solve_selects_the_best_tokens_of_a_problem(invoke, archive):
