@@ -303,7 +303,7 @@ def convergence(
     >>> len(mm.plot.convergence(run, mm.att_svm(problem.K, problem.optimal)))
     1
     """
-    from fastmm.theory.correlation import correlation
+    from fastmm.theory import correlation
 
     points = _points(run)
     gaps = 1 - np.asarray(correlation(points, getattr(target, "w", target)))

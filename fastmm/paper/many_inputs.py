@@ -15,8 +15,7 @@ from fastmm.paper.panels import RECORD, STEPS, Layout, Note, Ray, plane_picture
 from fastmm.paper.result import Result, after
 from fastmm.paper.torch_random import TorchGenerator
 from fastmm.plot import COLORS
-from fastmm.theory import local_optimality
-from fastmm.theory.correlation import correlation
+from fastmm.theory import correlation, local_optimality
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastmm import plot
+from fastmm import attention, plot
 from fastmm.arrays import FloatArray
-from fastmm.attention import attention
 from fastmm.descent import descend
 from fastmm.margin import att_svm
 from fastmm.paper.claims import Claim
 from fastmm.paper.data import many_inputs
 from fastmm.paper.result import Result, after
-from fastmm.theory.correlation import correlation
+from fastmm.theory import correlation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +46,8 @@ def step_rules() -> Result:
     True
     """
     problem, starts = many_inputs()
-    normalized = descend(problem, p0=starts, steps=STEPS, lr=0.1, rule="normalized", record=1)
-    gradient = descend(problem, p0=starts, steps=STEPS, lr=1.0, rule="gradient", record=1)
+    normalized: Any = descend(problem, p0=starts, steps=STEPS, lr=0.1, rule="normalized", record=1)
+    gradient: Any = descend(problem, p0=starts, steps=STEPS, lr=1.0, rule="gradient", record=1)
     w = att_svm(problem.K, problem.optimal).w
 
     def probability(run: Any, *steps: int) -> list[float]:

@@ -14,8 +14,7 @@ from fastmm.paper.data import Experiment, one_input
 from fastmm.paper.panels import RECORD, STEPS, Layout, Note, Ray, plane_picture
 from fastmm.paper.result import Result, after
 from fastmm.plot import COLORS
-from fastmm.theory import local_optimality
-from fastmm.theory.correlation import correlation
+from fastmm.theory import correlation, local_optimality
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +42,7 @@ def figure1a() -> Result:
     """
     experiment = one_input(0.9)
     run = descend(experiment.problem, p0=experiment.starts, steps=STEPS, lr=0.1, rule="normalized", record=RECORD)
-    plain = descend(experiment.problem, p0=experiment.starts, steps=20000, lr=1.0, rule="gradient", record=100)
+    plain: Any = descend(experiment.problem, p0=experiment.starts, steps=20000, lr=1.0, rule="gradient", record=100)
     w = att_svm(experiment.problem.K, SELECTIONS).w
     corr = {step: correlation(after(run, step), w[0]) for step in (1000, 5000, 20000)}
     theorem = "Theorem 2 (Figure 1(a)) [N]"

@@ -10,7 +10,7 @@ import numpy as np
 from fastmm import plot
 from fastmm.arrays import BoolArray, FloatArray
 from fastmm.problem import Problem
-from fastmm.theory.correlation import correlation
+from fastmm.theory import correlation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

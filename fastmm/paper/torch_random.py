@@ -30,7 +30,7 @@ class TorchGenerator:
     --------
     >>> from fastmm.paper.torch_random import TorchGenerator
     >>> TorchGenerator(0).randn(3)
-    array([ 1.5409961 , -0.29342893, -2.1787894 ], dtype=float32)
+    array([ 1.5409961, -0.2934289, -2.1787894], dtype=float32)
     """
 
     def __init__(self, seed: int) -> None:
