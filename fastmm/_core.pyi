@@ -8,7 +8,7 @@ def first_nonfinite(
     x: npt.NDArray[np.floating[Any]], T: int, d: int, lengths: npt.NDArray[np.int64] | None = None
 ) -> int: ...
 
-_Doubles = npt.NDArray[np.float64]
+_Doubles = npt.NDArray[np.floating[Any]]  # float64, C order
 _Indices = npt.NDArray[np.int64]
 
 class MarginSettings:
