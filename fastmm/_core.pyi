@@ -66,7 +66,7 @@ def descend(
     progress: Callable[[int], None] | None,
 ) -> dict[str, Any]: ...
 
-_Doubles = npt.NDArray[np.float64]
+_Doubles = npt.NDArray[np.floating[Any]]  # float64, C order
 _Indices = npt.NDArray[np.int64]
 
 class MarginSettings:

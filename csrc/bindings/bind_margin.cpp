@@ -31,6 +31,12 @@ template <class T> Array<T> filled(std::initializer_list<std::int64_t> shape, T 
     return out;
 }
 
+// Zeros that the system hands out page by page when they are first written to: most answers leave most of them alone.
+template <class T> Array<T> zeros(std::int64_t count, std::int64_t width) {
+    const auto numpy = py::module_::import("numpy");
+    return numpy.attr("zeros")(py::make_tuple(count, width), py::dtype::of<T>()).template cast<Array<T>>();
+}
+
 Limits limits_of(const Settings& settings) {
     Limits limits;
     limits.steps = settings.max_iter;
@@ -58,11 +64,11 @@ py::dict solve(Programs& programs, const Settings& settings) {
     }
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     auto point = filled<double>({count, programs.d}, nan);
-    auto dual = filled<double>({count, width}, 0.0);
-    auto farkas = filled<double>({count, width}, 0.0);
-    auto equality_dual = filled<double>({count, equalities}, 0.0);
-    auto equality_farkas = filled<double>({count, equalities}, 0.0);
-    auto neighbors = filled<bool>({count, width}, false);
+    auto dual = zeros<double>(count, width);
+    auto farkas = zeros<double>(count, width);
+    auto equality_dual = zeros<double>(count, equalities);
+    auto equality_farkas = zeros<double>(count, equalities);
+    auto neighbors = zeros<bool>(count, width);
     auto status = filled<std::int8_t>({count}, static_cast<std::int8_t>(Status::max_iter));
     auto steps = filled<std::int64_t>({count}, 0);
     auto residuals = filled<double>({count, 3}, nan);

@@ -23,7 +23,7 @@ void ActiveSet::reserve(std::int64_t most, std::int64_t d) {
     rows_.reserve(most, d);
     work_.reserve(capacity, d);
     for (auto* vector : {&w_, &z_, &residual_, &move_}) grow(*vector, work_.stride());
-    for (auto* vector : {&u_, &goal_, &sign_, &c_, &r_, &h_, &change_}) grow(*vector, (capacity + 8) / 8 * 8);
+    for (auto* vector : {&u_, &goal_, &sign_, &size_, &c_, &r_, &h_, &change_}) grow(*vector, (capacity + 8) / 8 * 8);
     for (auto* vector : {&weight_, &floor_, &slack_, &dense_}) grow(*vector, padded);
     grow(active_, capacity + 1);
     grow(returns_, padded);
@@ -113,6 +113,7 @@ void ActiveSet::warm(const std::int64_t* guess, std::int64_t guesses) {
         const std::int64_t at = work_.size();
         active_[at] = row;
         sign_[at] = 1;
+        size_[at] = norm;
         goal_[at] = rows_.rhs()[row];
         weight_[row] = 0;
         work_.append(c_.data(), z_.data(), zz);
@@ -121,9 +122,9 @@ void ActiveSet::warm(const std::int64_t* guess, std::int64_t guesses) {
         work_.solve_transposed(goal_.data(), h_.data());
         work_.solve(h_.data(), u_.data());
         std::int64_t worst = -1;
-        for (std::int64_t k = rows_.equalities(); k < work_.size(); ++k) {
+        for (std::int64_t k = 0; k < work_.size(); ++k) {
             if (active_[k] < rows_.equalities() || u_[k] >= 0) continue;
-            if (worst < 0 || u_[k] * rows_.norm()[active_[k]] < u_[worst] * rows_.norm()[active_[worst]]) worst = k;
+            if (worst < 0 || u_[k] * size_[k] < u_[worst] * size_[worst]) worst = k;
         }
         if (worst < 0) break;
         drop(worst, nullptr);
@@ -140,7 +141,7 @@ std::int64_t ActiveSet::price() {
 
 double ActiveSet::point_norm() const {
     double square = 0;
-    for (std::int64_t j = 0; j < rows_.width(); ++j) square += w_[j] * w_[j];
+    kernels_.dots(w_.data(), 1, work_.stride(), w_.data(), &square);
     return std::sqrt(square);
 }
 
@@ -171,14 +172,14 @@ ActiveSet::Step ActiveSet::enter(std::int64_t row) {
         const std::int64_t size = work_.size();
         work_.solve(c_.data(), r_.data());
         double scale = norm[row]; // the row is its combination of active rows up to rounding of this size
-        for (std::int64_t k = 0; k < size; ++k) scale += std::fabs(r_[k]) * norm[active_[k]];
+        for (std::int64_t k = 0; k < size; ++k) scale += std::fabs(r_[k]) * size_[k];
         const double noise = 8 * epsilon * scale;
         const bool dependent = size == work_.capacity() || (forced ? zz == 0 : zz <= noise * noise);
 
         double length = infinity;
         std::int64_t leaving = -1;
         for (std::int64_t k = 0; k < size; ++k) {
-            if (r_[k] * norm[active_[k]] <= epsilon * scale || active_[k] < rows_.equalities()) continue;
+            if (r_[k] * size_[k] <= epsilon * scale || active_[k] < rows_.equalities()) continue;
             const double ratio = u_[k] / r_[k];
             if (ratio < length) {
                 length = ratio;
@@ -210,6 +211,7 @@ ActiveSet::Step ActiveSet::enter(std::int64_t row) {
         if (full <= length) {
             active_[size] = row;
             sign_[size] = sign;
+            size_[size] = norm[row];
             goal_[size] = sign * rows_.rhs()[row];
             u_[size] = multiplier;
             weight_[row] = 0;
@@ -230,6 +232,7 @@ void ActiveSet::drop(std::int64_t k, double* zz) {
     for (std::int64_t at = k; at < last; ++at) {
         active_[at] = active_[at + 1];
         sign_[at] = sign_[at + 1];
+        size_[at] = size_[at + 1];
         goal_[at] = goal_[at + 1];
         u_[at] = u_[at + 1];
     }

@@ -85,8 +85,8 @@ private:
     double uncertainty_ = 0; // of a computed a.w, relative to |a| |w|
 
     AlignedVector<double> w_, z_, residual_, move_; // length d, padded with zeros
-    // of the active rows: multiplier, right-hand side, sign (an equality may be turned), and what steps need
-    AlignedVector<double> u_, goal_, sign_, c_, r_, h_, change_;
+    // of the active rows: multiplier, right-hand side, sign (an equality may be turned), norm, and what steps need
+    AlignedVector<double> u_, goal_, sign_, size_, c_, r_, h_, change_;
     std::vector<std::int64_t> active_;
     AlignedVector<double> weight_, floor_, slack_, dense_; // of all rows
     std::vector<unsigned char> returns_, neighbor_;        // returns_: how often accurate_price() chose the row

@@ -62,13 +62,12 @@ void ActiveSet::refine() {
             return;
         }
         solve_active();
-        const double* norm = rows_.norm();
         double whole = 0, least = 0;
         std::int64_t worst = -1;
-        for (std::int64_t k = 0; k < size; ++k) whole += std::fabs(u_[k]) * norm[active_[k]];
+        for (std::int64_t k = 0; k < size; ++k) whole += std::fabs(u_[k]) * size_[k];
         for (std::int64_t k = 0; k < size; ++k) {
             if (active_[k] < rows_.equalities() || u_[k] >= 0) continue;
-            const double share = u_[k] * norm[active_[k]];
+            const double share = u_[k] * size_[k];
             if (share >= -negligible * whole) {
                 u_[k] = 0;
             } else if (share < least) {
@@ -162,10 +161,9 @@ bool ActiveSet::prove_infeasible(std::int64_t row, double sign, double scale) {
 // y >= 0 (free for equalities), |A'y| <= 1e-9 |A|'y in every column, and b.y > 0 by more than that.
 bool ActiveSet::verify_farkas(std::int64_t row, double sign, double least) {
     const std::int64_t size = work_.size(), stride = work_.stride();
-    const double* norm = rows_.norm();
     std::fill_n(dense_.data(), rows_.count(), 0.0);
     for (std::int64_t k = 0; k < size; ++k) {
-        double y = std::fabs(r_[k]) * norm[active_[k]] > least ? -r_[k] : 0;
+        double y = std::fabs(r_[k]) * size_[k] > least ? -r_[k] : 0;
         if (active_[k] >= rows_.equalities()) y = std::max(y, 0.0);
         change_[k] = y;
         dense_[active_[k]] = sign_[k] * y;

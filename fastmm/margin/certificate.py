@@ -42,8 +42,8 @@ class Certificate:
     --------
     >>> import fastmm as mm
     >>> print(mm.certify([[2.0, 1.0], [1.0, 2.0]], 1.0, [1.0, 1.0], [1 / 3, 1 / 3]))
-    stationarity  0.0e+00
     primal        0.0e+00
+    stationarity  0.0e+00
     gap           5.0e-01
     dual sign     0.0e+00
     not certified (tolerance 1e-09)

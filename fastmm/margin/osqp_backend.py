@@ -15,7 +15,7 @@ from fastmm.errors import Status
 from fastmm.margin.certificate import ON_MARGIN, certify, slacks
 from fastmm.margin.program import Options, Program, Rows
 
-# Nothing here is decided by the clock: OSQP would otherwise choose its step size by timings and give other bits each run.
+# Nothing is decided by the clock: step sizes chosen by timings would give other bits in each run.
 _SETTINGS: dict[str, Any] = {
     "verbose": False,
     "eps_abs": 1e-10,
@@ -50,7 +50,8 @@ def solve(program: Program, options: Options) -> dict[str, Any]:
         duals[index, rows.place] = dual
     raw = program.native(options.settings(program, start_dual=duals))
     raw["steps"] += iterations
-    for index in np.flatnonzero(raw["status"] == Status.ill_conditioned):
+    for place in np.flatnonzero(raw["status"] == Status.ill_conditioned):
+        index = int(place)
         rows = program.rows(index)
         if rows.e.size or not np.isfinite(points[index]).all():
             continue

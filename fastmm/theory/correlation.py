@@ -34,8 +34,8 @@ def correlation(a: Any, b: Any) -> Any:
     Examples
     --------
     >>> import fastmm as mm
-    >>> mm.correlation([3e-200, 4e-200], [4e200, 3e200])
-    0.96
+    >>> mm.correlation([3e-200, 4e-200], [-3e200, -4e200])
+    -1.0
     >>> mm.correlation([0.0, 0.0], [1.0, 0.0])
     nan
     """

@@ -42,15 +42,20 @@ inline void add_product(Twice& total, V a, V b) {
     total.high = s;
 }
 
+inline void add(Twice& total, const Twice& other) {
+    const V s = total.high + other.high, t = s - total.high;
+    total.low += ((total.high - (s - t)) + (other.high - t)) + other.low;
+    total.high = s;
+}
+
 // target plus all lanes, added in pairs without losing the errors.
-inline double sum(const Twice& total, double target) {
-    double high = target, low = 0;
-    for (int64_t l = 0; l < lanes; ++l) {
-        const double p = total.high[l], s = high + p, t = s - high;
-        low += ((high - (s - t)) + (p - t)) + total.low[l];
-        high = s;
-    }
-    return high + low;
+inline double sum(Twice total, double target) {
+    using Lanes = __typeof__(total.high == total.high);
+    constexpr Lanes across[3] = {{4, 5, 6, 7, 0, 1, 2, 3}, {2, 3, 0, 1, 6, 7, 4, 5}, {1, 0, 3, 2, 5, 4, 7, 6}};
+    for (const Lanes& other : across)
+        add(total, {__builtin_shuffle(total.high, other), __builtin_shuffle(total.low, other)});
+    const double s = target + total.high[0], t = s - target;
+    return s + (((target - (s - t)) + (total.high[0] - t)) + total.low[0]);
 }
 
 void sizes(const double* rows, int64_t blocks, int64_t d, double* largest, double* norm, double* inverse) {

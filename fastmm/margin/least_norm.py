@@ -43,9 +43,9 @@ def min_norm(
     Returns
     -------
     MaxMargin
-        With `dual`, `neighbors` and `farkas` of shape (..., m), and `dual_equality` and `farkas_equality` of shape (..., k); always
-        float64. Where no row asks for more than ``w = 0`` gives, that is the answer, with margin inf. A zero row with
-        ``b <= 0`` is inert (a neighbor when ``b = 0``), one with ``b > 0`` makes the program infeasible.
+        With `dual`, `neighbors` and `farkas` of shape (..., m), and `dual_equality` and `farkas_equality` of shape
+        (..., k); always float64. Where no row asks for more than ``w = 0`` gives, that is the answer, with margin inf.
+        A zero row with ``b <= 0`` is inert (a neighbor when ``b = 0``); with ``b > 0`` it makes the program infeasible.
 
     Raises
     ------
