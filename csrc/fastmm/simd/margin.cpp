@@ -21,6 +21,16 @@ inline double sum(V v) {
     return b[0] + b[1];
 }
 
+// The largest lane, in every lane.
+inline V most(V v) {
+    const V a = __builtin_shuffle(v, (__typeof__(v == v)){4, 5, 6, 7, 0, 1, 2, 3});
+    v = v > a ? v : a;
+    const V b = __builtin_shuffle(v, (__typeof__(v == v)){2, 3, 0, 1, 6, 7, 4, 5});
+    v = v > b ? v : b;
+    const V c = __builtin_shuffle(v, (__typeof__(v == v)){1, 0, 3, 2, 5, 4, 7, 6});
+    return v > c ? v : c;
+}
+
 // Unevaluated sums of two doubles, high and low part (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005).
 struct Twice {
     V high, low;
@@ -40,22 +50,6 @@ inline void add_product(Twice& total, V a, V b) {
     const V t = s - total.high;
     total.low += ((total.high - (s - t)) + (p - t)) + error;
     total.high = s;
-}
-
-inline void add(Twice& total, const Twice& other) {
-    const V s = total.high + other.high, t = s - total.high;
-    total.low += ((total.high - (s - t)) + (other.high - t)) + other.low;
-    total.high = s;
-}
-
-// target plus all lanes, added in pairs without losing the errors.
-inline double sum(Twice total, double target) {
-    using Lanes = __typeof__(total.high == total.high);
-    constexpr Lanes across[3] = {{4, 5, 6, 7, 0, 1, 2, 3}, {2, 3, 0, 1, 6, 7, 4, 5}, {1, 0, 3, 2, 5, 4, 7, 6}};
-    for (const Lanes& other : across)
-        add(total, {__builtin_shuffle(total.high, other), __builtin_shuffle(total.low, other)});
-    const double s = target + total.high[0], t = s - target;
-    return s + (((target - (s - t)) + (total.high[0] - t)) + total.low[0]);
 }
 
 void sizes(const double* rows, int64_t blocks, int64_t d, double* largest, double* norm, double* inverse) {
@@ -110,18 +104,11 @@ int64_t price(const double* rows, int64_t blocks, int64_t d, const double* w, co
     for (; k + 4 <= blocks; k += 4) price_group<4>(rows, k, d, w, rhs, weight, floor, splat(noise), slack, best);
     for (; k + 2 <= blocks; k += 2) price_group<2>(rows, k, d, w, rhs, weight, floor, splat(noise), slack, best);
     for (; k < blocks; ++k) price_group<1>(rows, k, d, w, rhs, weight, floor, splat(noise), slack, best);
-    int64_t found = -1;
-    double score = 0;
-    for (int64_t l = 0; l < lanes; ++l) {
-        if (best.block[l] < 0) continue;
-        const int64_t row = static_cast<int64_t>(best.block[l]) * lanes + l;
-        // of equal scores the first row wins, whatever its lane
-        if (best.score[l] > score || (best.score[l] == score && row < found)) {
-            score = best.score[l];
-            found = row;
-        }
-    }
-    return found;
+    // of equal scores the first row wins, whatever its lane
+    const V top = most(best.score);
+    if (!(top[0] > 0)) return -1;
+    const V row = best.block * splat(lanes) + V{0, 1, 2, 3, 4, 5, 6, 7};
+    return -static_cast<int64_t>(most(best.score == top ? -row : splat(-0x1p60))[0]);
 }
 
 void accurate_slacks(const double* block, int64_t d, const double* w, const double* rhs, double* slack) {
@@ -150,12 +137,26 @@ double subtract(const double* columns, int64_t count, int64_t stride, const doub
     return sum(square);
 }
 
+// A lane for each column, so that no sum across lanes is needed.
 void accurate_dots(const double* columns, int64_t count, int64_t stride, const double* x, const double* target,
                    double* out) {
-    for (int64_t k = 0; k < count; ++k) {
-        Twice total{splat(0), splat(0)};
-        for (int64_t j = 0; j < stride; j += lanes) add_product(total, load(columns + k * stride + j), -load(x + j));
-        out[k] = sum(total, target[k]);
+    for (int64_t k = 0; k < count; k += lanes) {
+        const double* column[lanes];
+        V goal = splat(0);
+        for (int64_t l = 0; l < lanes; ++l) {
+            const int64_t own = k + l < count ? k + l : count - 1; // lanes left over repeat the last column
+            column[l] = columns + own * stride;
+            goal[l] = target[own];
+        }
+        Twice total{goal, splat(0)};
+        for (int64_t j = 0; j < stride; ++j) {
+            if (x[j] == 0) continue; // the padding, and exact zeros
+            const V a = {column[0][j], column[1][j], column[2][j], column[3][j],
+                         column[4][j], column[5][j], column[6][j], column[7][j]};
+            add_product(total, a, splat(-x[j]));
+        }
+        const V result = total.high + total.low;
+        for (int64_t l = 0; l < lanes && k + l < count; ++l) out[k + l] = result[l];
     }
 }
 
