@@ -4,7 +4,7 @@ Random problems of 2 inputs, 3 tokens, width 5, all runs with normalised steps o
 of steps a run is compared with the max-margin direction of the tokens it has selected. Prints a Markdown table and
 draws docs/headline.png:
 
-    python examples/headline.py            # about two minutes
+    python examples/headline.py            # one to two minutes of one core
     python examples/headline.py --quick    # a few seconds: fewer problems, 1000 steps
 """
 
