@@ -1,4 +1,4 @@
-"""In-place builds: `python setup.py build_ext --inplace` puts the compiled module into fastmm/. pip never reads this."""
+"""In-place builds: `python setup.py build_ext --inplace` puts the module into fastmm/. pip never reads this file."""
 
 import os
 import shutil
