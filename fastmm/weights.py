@@ -119,11 +119,11 @@ def attention(K: Any, p: Any, lengths: Any = None, *, threads: int | None = None
     array([[0.5, 0.5]])
     """
     dtype = arrays.working_dtype(("K", K), ("p", p))
-    K = arrays.raw("K", K)
-    arrays.need_axes("K", K, ("n", "T", "d_k"))
+    K = arrays.floats("K", K, dtype, ("n", "T", "d_k"), finite=False)
+    arrays.need_extents("K", K, ("n", "T", "d_k"))
     ones = np.ones(K.shape[-3], dtype=dtype)
     # a problem whose values are a column of zeros: the keys are checked in one place
-    problem = Problem(np.zeros((*K.shape[-3:-1], 1), dtype=dtype), ones, ones[:1], K=K.astype(dtype), lengths=lengths)
+    problem = Problem(np.zeros((*K.shape[-3:-1], 1), dtype=dtype), ones, ones[:1], K=K, lengths=lengths)
     return attention_of(problem, p, threads)
 
 
