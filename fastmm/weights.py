@@ -84,7 +84,10 @@ def _softmax(logits: Any, lengths: Any, *, logarithm: bool) -> FloatArray:
         # one row more than lengths has axes: a length for each row
         own = arrays.as_lengths("lengths", np.expand_dims(arrays.raw("lengths", lengths), -1), 1, T)
         if own is not None:
-            own = np.ascontiguousarray(np.broadcast_to(own[..., 0], x.shape[:-1])).reshape(-1)
+            rows = x.shape[:-1]
+            if arrays.broadcast_batch([("logits", rows), ("lengths", own.shape[:-1])]) != rows:
+                raise ValueError(f"lengths: got shape {own.shape[:-1]}; allowed: at most one for each row {rows}")
+            own = np.ascontiguousarray(np.broadcast_to(own[..., 0], rows)).reshape(-1)
     return _core.softmax(x.reshape(-1, T), own, logarithm).reshape(x.shape)
 
 

@@ -106,8 +106,8 @@ public:
     void run() {
         a.loss_sum = 0.0;
         for (std::int64_t i = 0; i < a.inputs; ++i) input(i);
-        a.scale = sum_p.scale();
-        a.scale_v = sum_v.scale();
+        a.scale = overflow ? __builtin_nan("") : sum_p.scale();
+        a.scale_v = overflow ? __builtin_nan("") : sum_v.scale();
     }
 
 private:
@@ -124,9 +124,10 @@ private:
 
         // tokens with the top token's key share its weight: they are merged with it (see reference.descent_direction)
         double merged = 0.0, base_score = 0.0;
-        bool same_scores = true;
+        bool same_scores = true, finite = true;
         for (std::int64_t t = 0; t < own; ++t) {
             e[t] -= highest;
+            finite = finite && e[t] > -__builtin_inf(); // false for NaN too
             if (e[t] != 0.0 || !(t == top || same_key(keys + t * a.d, keys + top * a.d))) continue;
             e[t] = in_base;
             merged += 1.0;
@@ -134,6 +135,13 @@ private:
             same_scores = same_scores && scores[t] == scores[top];
         }
         base_score = same_scores ? static_cast<double>(scores[top]) : base_score / merged;
+        if (!finite) {
+            bool flat = a.values == nullptr; // equal scores: whatever the logits are, the gradient in p is zero
+            for (std::int64_t t = 1; flat && t < own; ++t) flat = scores[t] == scores[0];
+            overflow = overflow || !flat;
+            a.loss_sum += flat ? loss_value(a.loss, static_cast<double>(scores[0])) : __builtin_nan("");
+            return;
+        }
 
         double exponent = -__builtin_inf(); // largest logit among the tokens whose score differs
         for (std::int64_t t = 0; t < own; ++t) {
@@ -187,6 +195,7 @@ private:
     GradientRows<R>& a;
     double *e, *gaps;
     FactoredSum sum_p, sum_v;
+    bool overflow = false; // of a logit that matters
 };
 
 } // namespace
