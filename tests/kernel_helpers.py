@@ -14,7 +14,7 @@ LOSSES = ("logistic", "exponential", "correlation")
 RULES = ("normalized", "gradient")
 
 # More digits than any cancellation in these tests can eat, and exponents far beyond those of doubles.
-DIGITS = decimal.Context(prec=60, Emax=10**9, Emin=-(10**9))
+DIGITS = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
 def rng(*seed):
@@ -61,8 +61,11 @@ def dec(x):
     return Decimal(float(x))
 
 
-def dec_exp(x):
-    return DIGITS.exp(x)
+def dec_log1p(x):
+    """ln(1 + x), by its series where 60 digits of 1 + x would keep little of x."""
+    c = DIGITS
+    tiny = x < Decimal("1e-25")
+    return c.subtract(x, c.divide(c.multiply(x, x), Decimal(2))) if tiny else c.ln(c.add(1, x))
 
 
 def dec_loss(loss, z):
@@ -70,27 +73,27 @@ def dec_loss(loss, z):
     c = DIGITS
     if loss == "correlation":
         return c.minus(z), Decimal(-1), Decimal(0)
-    e = c.exp(c.minus(z))
     if loss == "exponential":
+        e = c.exp(c.minus(z))
         return e, c.minus(e), e
-    if e < Decimal("1e-40"):  # ln(1 + e) by its series, of which 60 digits of 1 + e would keep nothing
-        value = c.subtract(e, c.divide(c.multiply(e, e), Decimal(2)))
-    else:
-        value = c.ln(c.add(1, e))
-    share = c.divide(e, c.add(1, e))
-    return value, c.minus(share), c.divide(share, c.add(1, e))
+    e = c.exp(c.minus(abs(z)))
+    value = c.add(max(c.minus(z), Decimal(0)), dec_log1p(e))
+    slope = c.minus(c.divide(e if z >= 0 else Decimal(1), c.add(1, e)))
+    return value, slope, c.divide(c.divide(e, c.add(1, e)), c.add(1, e))
 
 
 def dec_softmax(logits):
-    """Softmax and its logarithm of decimal logits."""
-    c, top = DIGITS, max(logits)
-    powers = [c.exp(c.subtract(x, top)) for x in logits]
-    total = Decimal(0)
-    for power in powers:
-        total = c.add(total, power)
-    rest = c.subtract(total, 1)
-    shift = c.ln(total) if rest > Decimal("1e-30") else c.subtract(rest, c.divide(c.multiply(rest, rest), Decimal(2)))
-    return [c.divide(x, total) for x in powers], [c.subtract(c.subtract(x, top), shift) for x in logits]
+    """Softmax and its logarithm of decimal logits; None is a mask."""
+    c = DIGITS
+    at = max((t for t, x in enumerate(logits) if x is not None), key=lambda t: logits[t])
+    top = logits[at]
+    powers = [Decimal(0) if x is None else c.exp(c.subtract(x, top)) for x in logits]
+    rest = Decimal(0)
+    for t, power in enumerate(powers):
+        rest = rest if t == at else c.add(rest, power)
+    shift, total = dec_log1p(rest), c.add(1, rest)
+    logs = [Decimal("-Infinity") if x is None else c.subtract(c.subtract(x, top), shift) for x in logits]
+    return [c.divide(x, total) for x in powers], logs
 
 
 def dec_dot(a, b):
@@ -133,10 +136,14 @@ def dec_gradient(K, scores, p, loss):
 
 
 def ulps(got, want, dtype=np.float64):
-    """Distance of floats from decimal numbers in units in the last place of the numbers, subnormals included."""
+    """Largest distance of floats from decimal numbers, in units in the last place of the numbers, subnormals included."""
     worst = 0.0
     for x, y in zip(np.ravel(got), want, strict=True):
-        rounded = dtype(float(y))
-        unit = np.spacing(np.abs(rounded)) if np.isfinite(rounded) else np.inf
-        worst = max(worst, float(abs(DIGITS.divide(DIGITS.subtract(dec(x), y), dec(unit)))))
+        with np.errstate(over="ignore"):
+            rounded = dtype(float(y))
+        if np.isinf(rounded):
+            worst = max(worst, 0.0 if x == rounded else np.inf)
+        else:
+            unit = dec(np.spacing(np.abs(rounded)))
+            worst = max(worst, float(DIGITS.divide(abs(DIGITS.subtract(dec(x), y)), unit)))
     return worst
