@@ -97,7 +97,9 @@ def judge_run(given, want):
     if "loss" in want:
         near(run.loss, want["loss"], 1e-12)
     if "correlation_with_svm" in want:
-        assert run.direction @ np.array([7.0, 5.0]) / np.sqrt(74.0) == pytest.approx(want["correlation_with_svm"], abs=1e-9)
+        assert run.direction @ np.array([7.0, 5.0]) / np.sqrt(74.0) == pytest.approx(
+            want["correlation_with_svm"], abs=1e-9
+        )
 
 
 def judge_argmax(given, want):

@@ -10,8 +10,28 @@ import fastmm as mm
 from fastmm import losses, reference
 
 SIZES = [0.0, 5e-324, 1e-310, 1e-300, 1e-20, 1e-16, 1e-8, 0.1, 0.5, 1.0, 2.5, 17.0, 30.0, 36.0, 36.9, 37.5, 40.0, 88.0]
-SIZES += [104.0, 300.0, 700.0, 707.9, 708.5, 709.7, 709.9, 710.0, 740.0, 744.4, 745.1, 745.3, 746.0, 1e3, 1e4, 1e10, 1e308]
-MARGINS = np.array([s * x for x in SIZES for s in (1.0, -1.0)] + [*(rng(1).normal(size=60) * 10), *(rng(2).normal(size=60) * 300)])
+SIZES += [
+    104.0,
+    300.0,
+    700.0,
+    707.9,
+    708.5,
+    709.7,
+    709.9,
+    710.0,
+    740.0,
+    744.4,
+    745.1,
+    745.3,
+    746.0,
+    1e3,
+    1e4,
+    1e10,
+    1e308,
+]
+MARGINS = np.array(
+    [s * x for x in SIZES for s in (1.0, -1.0)] + [*(rng(1).normal(size=60) * 10), *(rng(2).normal(size=60) * 300)]
+)
 PARTS = ("value", "slope", "curvature")
 
 
