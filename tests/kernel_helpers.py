@@ -136,7 +136,7 @@ def dec_gradient(K, scores, p, loss):
 
 
 def ulps(got, want, dtype=np.float64):
-    """Largest distance of floats from decimal numbers, in units in the last place of the numbers, subnormals included."""
+    """Largest distance of floats from decimal numbers in units in the last place of these, subnormals included."""
     worst = 0.0
     for x, y in zip(np.ravel(got), want, strict=True):
         with np.errstate(over="ignore"):

@@ -141,13 +141,13 @@ def test_types_without_a_real_number_are_a_type_error(case):
 
 def test_ragged_lists_say_how_to_pad():
     """Rows of different lengths are refused with the remedy."""
-    with pytest.raises(ValueError, match="^x: .*pad shorter rows and pass lengths="):
+    with pytest.raises(ValueError, match=r"^x: .*pad shorter rows and pass lengths="):
         arrays.floats("x", [[1.0, 2.0], [3.0]], np.float64, ("a", "b"))
 
 
 def test_masked_entries_are_refused():
     """An array with masked entries is refused with the remedy; what stands under the mask is never used."""
-    with pytest.raises(ValueError, match="^x: has masked entries.*lengths="):
+    with pytest.raises(ValueError, match=r"^x: has masked entries.*lengths="):
         arrays.floats("x", np.ma.masked_array([1.0, 2.0], [False, True]), np.float64, ("a",))
 
 
@@ -279,7 +279,7 @@ def test_selections_broadcast_with_lengths():
     lengths = np.array([[2, 3], [3, 3]])
     assert arrays.as_selected("selected", [1, 2], 2, 3, lengths).tolist() == [[1, 2], [1, 2]]
     assert arrays.as_selected("selected", [[1, 2], [0, 0]], 2, 3, None).shape == (2, 2)
-    with pytest.raises(ValueError, match="selected: .*broadcast.*lengths"):
+    with pytest.raises(ValueError, match=r"selected: .*broadcast.*lengths"):
         arrays.as_selected("selected", np.zeros((3, 2), int), 2, 3, lengths)
 
 
@@ -327,7 +327,7 @@ def one():
 
 @pytest.mark.parametrize("case", ENTRY_POINTS)
 def test_every_entry_point_has_the_same_border(case):
-    """Complex numbers, text, integers without a double and NaN are refused at each function with its argument's name."""
+    """Complex numbers, text, integers without a double and NaN are refused by each function, by argument name."""
     name, call = ENTRY_POINTS[case]
     with pytest.raises(TypeError, match=f"^{name}: got complex"):
         call(np.array([1j, 1.0]))
@@ -337,5 +337,5 @@ def test_every_entry_point_has_the_same_border(case):
         call(np.array([2**53 + 1, 1]))
     with pytest.raises(ValueError, match=f"^{name}: .*(NaN|nan)"):
         call([np.nan, 1.0])
-    with pytest.raises(ValueError, match="^" + name):
+    with pytest.raises(ValueError, match=r"^" + name):
         call([[1.0, 2.0], [1.0]])

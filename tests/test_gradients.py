@@ -57,7 +57,7 @@ def direction_of(problem, p, loss, own=()):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gradients_agree_with_the_reference(shape, loss):
-    """Risk, gradients in p and v, direction and log norm agree with the NumPy definition at every shape and raggedness."""
+    """Risk, gradients in p and v, direction and log norm agree with the NumPy definition at every shape."""
     n, T, d, d_k, ragged = shape
     problem = problem_of(1, n, T, d, d_k, ragged=ragged)
     for size in (0.0, 0.7):
@@ -157,19 +157,19 @@ def test_p_is_zero_by_default():
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_gradient_in_W_is_the_sum_of_outer_products(loss):
+def test_the_gradient_in_w_is_the_sum_of_outer_products(loss):
     """The logits are X W' z; each input is a problem in p = W' z, whose gradient g gives z g'."""
     problem = problem_of(9, 4, 5, 3, ragged=True)
     Z, W = rng(10).normal(size=(4, 2)), rng(11).normal(size=(2, 3))
     problem = mm.Problem(problem.X, problem.Y, problem.v, Z=Z, lengths=problem.lengths)
     out = mm.loss_and_grad(problem, W=W, loss=loss, wrt=("W", "v"))
-    grad_W, grad_v, risk = np.zeros((2, 3)), np.zeros(3), 0.0
+    grad_w, grad_v, risk = np.zeros((2, 3)), np.zeros(3), 0.0
     X, K, _, Y, v = inputs_of(problem)
     for i in range(4):
         r, gp, gv = reference.loss_and_grad(X[i][None], K[i][None], Y[i : i + 1], v, W.T @ Z[i], loss)
-        grad_W, grad_v, risk = grad_W + np.outer(Z[i], gp) / 4, grad_v + gv / 4, risk + r / 4
+        grad_w, grad_v, risk = grad_w + np.outer(Z[i], gp) / 4, grad_v + gv / 4, risk + r / 4
     near(out.loss, risk, 1e-13)
-    near(out.grad["W"], grad_W, 1e-12)
+    near(out.grad["W"], grad_w, 1e-12)
     near(out.grad["v"], grad_v, 1e-12)
 
 
@@ -185,7 +185,7 @@ def test_one_shared_query_is_training_p():
     )
 
 
-def test_W_is_the_problems_own_by_default():
+def test_w_is_the_problems_own_by_default():
     """Asking for W without giving one uses the problem's W, with another head too; without any, W is 0."""
     r = rng(14)
     X, Y, v, Z, W = r.normal(size=(2, 3, 4)), [1, -1], r.normal(size=4), r.normal(size=(2, 5)), r.normal(size=(5, 4))
@@ -200,7 +200,7 @@ def test_W_is_the_problems_own_by_default():
     assert np.array_equal(mm.loss_and_grad(none, wrt="W").grad["W"], zero.grad["W"])
 
 
-def test_W_batches_broadcast():
+def test_w_batches_broadcast():
     """A batch of matrices on a batch of heads: every element as alone."""
     r = rng(15)
     X, Y, Z = r.normal(size=(2, 3, 4)), np.ones(2), r.normal(size=(2, 5))
@@ -347,7 +347,7 @@ ZERO = {
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("case", ZERO)
 def test_zero_gradients_are_exactly_zero(case, loss):
-    """One token, equal scores, equal keys and flat heads give 0 and -inf by construction, at any p: no rounding noise."""
+    """One token, equal scores, equal keys and flat heads give 0 and -inf at any p: no rounding noise."""
     K, scores, *lengths = ZERO[case]
     problem = mm.Problem(
         np.array(scores)[..., None], np.ones(2), np.ones(1), K=K, lengths=lengths[0] if lengths else None
@@ -365,9 +365,9 @@ def test_logits_that_overflow_are_refused(p, dtype):
     """A logit outside the double range is a ValueError about p, not a zero gradient."""
     problem = mm.Problem(np.array([[[10.0], [0.0], [-10.0]]], dtype), np.ones(1, dtype), np.ones(1, dtype))
     for call in (mm.descent_direction, mm.loss_and_grad):
-        with pytest.raises(ValueError, match="^p: the logits K p leave the range of double precision"):
+        with pytest.raises(ValueError, match=r"^p: the logits K p leave the range of double precision"):
             call(problem, [p])
-    with pytest.raises(ValueError, match="^p: the logits"):
+    with pytest.raises(ValueError, match=r"^p: the logits"):
         mm.loss_and_grad(problem, [p], wrt=("p", "v"))
 
 
@@ -377,7 +377,7 @@ def test_a_few_elements_of_a_batch_that_overflow_are_refused():
     for own in range(5):
         p = np.ones((5, 1))
         p[own] = 1e308
-        with pytest.raises(ValueError, match="^p: the logits"):
+        with pytest.raises(ValueError, match=r"^p: the logits"):
             mm.descent_direction(problem, p)
 
 

@@ -38,7 +38,7 @@ PARTS = ("value", "slope", "curvature")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("part", PARTS)
 def test_losses_are_right_to_four_ulp(loss, part):
-    """Each function agrees with 60-digit arithmetic to 4 ulp over the whole double range, subnormal results included."""
+    """Each function agrees with 60-digit arithmetic to 4 ulp over the whole double range, subnormals included."""
     out = getattr(mm.losses.get(loss), part)(MARGINS)
     wrong = [
         (x, y)
@@ -104,7 +104,7 @@ def test_names():
 @pytest.mark.parametrize("name", ["hinge", "", None, 3, b"logistic", ["logistic"], "Logistic"])
 def test_unknown_losses_are_refused(name):
     """An unknown name is a ValueError that lists the known ones."""
-    with pytest.raises(ValueError, match="^loss: got .*; allowed: logistic, exponential, correlation"):
+    with pytest.raises(ValueError, match=r"^loss: got .*; allowed: logistic, exponential, correlation"):
         losses.get(name)
 
 

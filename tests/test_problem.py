@@ -97,7 +97,7 @@ def test_repr_says_what_it_is():
 
 
 def test_conforming_data_are_not_copied_nor_locked():
-    """Arrays of the right form are shared, stay writable and unchanged for the user, and are read-only in the problem."""
+    """Arrays of the right form are shared, stay writable and unchanged for the user, read-only in the problem."""
     data = {"X": X.copy(), "Y": Y.copy(), "v": V.copy(), "K": K.copy()}
     before = copy.deepcopy(data)
     problem = mm.Problem(**data)
@@ -108,7 +108,7 @@ def test_conforming_data_are_not_copied_nor_locked():
         assert not stored.flags.writeable
         assert array.flags.writeable
         assert np.array_equal(array, before[name])
-        with pytest.raises(ValueError, match="read-only"):
+        with pytest.raises(ValueError, match=r"read-only"):
             stored[...] = 0
 
 
@@ -185,7 +185,7 @@ def test_equality_compares_every_part():
     assert problem != changed(K=K, lengths=[3, 2])
     assert problem != changed(K=K, Z=[1.0])
     assert problem != "problem"
-    with pytest.raises(TypeError, match="unhashable"):
+    with pytest.raises(TypeError, match=r"unhashable"):
         hash(problem)
 
 

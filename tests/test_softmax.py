@@ -43,7 +43,7 @@ def exact(row):
 
 @pytest.mark.parametrize("case", ROWS)
 def test_softmax_is_right_to_four_ulp(case):
-    """Weights agree with 60-digit arithmetic to 4 ulp of a double, subnormal weights included, and masks are exact 0."""
+    """Weights agree with 60-digit arithmetic to 4 ulp, subnormal weights included; masks are exact zeros."""
     row = np.array(ROWS[case])
     weights, _ = exact(row)
     assert ulps(mm.softmax(row), weights) <= 4
@@ -108,7 +108,7 @@ def test_all_masked_rows():
 
 
 def test_lengths_cut_rows():
-    """What stands behind a length is not read, NaN included, and weighs nothing; the rest is the shorter row's softmax."""
+    """What stands behind a length is not read and weighs nothing; the rest is the shorter row's softmax."""
     x = rng(6).normal(size=(2, 3, 9))
     lengths = np.array([[1, 9, 4], [8, 2, 3]])
     padded = np.where(np.arange(9) < lengths[..., None], x, np.nan)
@@ -177,7 +177,7 @@ def test_attention_ignores_padding():
 @pytest.mark.parametrize("p", [[1e308], [-1e308]])
 def test_attention_says_when_logits_overflow(p):
     """Logits outside the double range are a ValueError about p, not weights of an infinity."""
-    with pytest.raises(ValueError, match="^p: the logits K p leave the range"):
+    with pytest.raises(ValueError, match=r"^p: the logits K p leave the range"):
         mm.attention([[[10.0], [0.0], [-10.0]]], p)
 
 
