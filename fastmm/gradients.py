@@ -148,7 +148,8 @@ def loss_and_grad(
         return _matrix_gradient(problem, W, kind, names, threads)
     call = _Call(problem, np.zeros(problem.d_k) if p is None else p)
     out = call.gradient(kind, problem if values else None, threads)
-    grad = {name: _cast(out[f"natural_{name}"].reshape(*call.batch, -1), problem) for name in names}
+    width = {"p": problem.d_k, "v": problem.d}
+    grad = {name: _cast(out[f"natural_{name}"].reshape(*call.batch, width[name]), problem) for name in names}
     return LossAndGrad(_cast(out["loss"].reshape(call.batch), problem), grad)
 
 
