@@ -91,7 +91,9 @@ def judge_softmax(given, want):
 def judge_run(given, want):
     rule = "normalized" if given["normalise"] == "p" else "gradient"
     loss = LOSS.get(given["loss"], given["loss"])
-    run = mm.descend(problem_of(given), numbers(given["p0"]), given["steps"], given["eta"], rule, loss=loss)
+    run = mm.descend(
+        problem_of(given), numbers(given["p0"]), steps=given["steps"], lr=given["eta"], rule=rule, loss=loss
+    )
     near(run.p, want["p"], want["rtol"])
     assert (run.steps_done, run.stop_reason) == (given["steps"], "steps")
     if "loss" in want:

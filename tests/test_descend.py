@@ -42,7 +42,7 @@ def test_runs_agree_with_the_reference(shape, loss, rule):
     problem = problem_of(1, *shape)
     p0, steps = 0.3 * rng(2).normal(size=shape[2]), 60 if np.prod(shape) < 8000 else 12
     lr = 0.02 if rule == "normalized" else 0.3
-    run = mm.descend(problem, p0, steps, lr, rule, loss=loss, record=1)
+    run = mm.descend(problem, p0, steps=steps, lr=lr, rule=rule, loss=loss, record=1)
     path = reference_path(problem, p0, steps, lr, rule, loss)
     assert np.allclose(run.history.p, path, rtol=0, atol=1e-10 * max(1, np.abs(path).max()))
     assert np.array_equal(run.p, run.history.p[-1])
@@ -169,13 +169,13 @@ def test_starts_and_rates_broadcast():
     """Starts, step sizes and problems broadcast; every run of the batch is the run alone, bit for bit."""
     problem = problem_of(11, 3, 4, 5, batch=(2,))
     p0, lr = rng(12).normal(size=(4, 1, 5)), np.array([[0.1], [0.01], [0.3], [1.0]])
-    run = mm.descend(problem, p0, 50, lr, record=[10])
+    run = mm.descend(problem, p0, steps=50, lr=lr, record=[10])
     assert run.p.shape == (4, 2, 5)
     assert run.steps_done.shape == run.stop_reason.shape == run.norm.shape == (4, 2)
     assert run.weights.shape == (4, 2, 3, 4)
     for a, b in np.ndindex(4, 2):
         one = mm.Problem(problem.X[b], problem.Y[b], problem.v[b])
-        alone = mm.descend(one, p0[a, 0], 50, lr[a, 0], record=[10])
+        alone = mm.descend(one, p0[a, 0], steps=50, lr=lr[a, 0], record=[10])
         assert np.array_equal(run.p[a, b], alone.p)
         assert np.array_equal(run.history.p[:, a, b], alone.history.p)
         assert (run.steps_done[a, b], run.stop_reason[a, b]) == (alone.steps_done, alone.stop_reason)
@@ -327,14 +327,14 @@ def test_the_number_of_steps_may_be_astronomic():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_figure_1a_all_starts_go_to_the_global_direction(dtype):
     """Figure 1(a): all six starts turn to p_mm of the best token, within 1000 steps to 0.9997."""
-    run = mm.descend(figure(0.9, dtype), FIGURE_STARTS, 1000)
+    run = mm.descend(figure(0.9, dtype), FIGURE_STARTS, steps=1000)
     assert np.all(run.direction @ (P_MM / np.linalg.norm(P_MM)) >= 0.9997)
     assert np.all(run.selected == 0)
 
 
 def test_figure_1b_two_starts_stay_local():
     """Figure 1(b): the two starts below go to the locally optimal direction (1, 0), the four above to p_mm."""
-    run = mm.descend(figure(0.0), FIGURE_STARTS, 1000)
+    run = mm.descend(figure(0.0), FIGURE_STARTS, steps=1000)
     toward = np.where((FIGURE_STARTS[:, 1] <= -1)[:, None], [1.0, 0.0], P_MM / np.linalg.norm(P_MM))
     assert np.all((run.direction * toward).sum(-1) >= 0.9995)
     assert run.selected[:, 0].tolist() == [0, 0, 0, 0, 1, 1]
@@ -343,7 +343,7 @@ def test_figure_1b_two_starts_stay_local():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_long_runs_converge(dtype):
     """After 20,000 steps the direction is p_mm to 1e-6, in either precision: nothing stalls at large norms."""
-    run = mm.descend(figure(0.9, dtype), FIGURE_STARTS, 20_000)
+    run = mm.descend(figure(0.9, dtype), FIGURE_STARTS, steps=20_000)
     assert np.all(run.direction.astype(float) @ (P_MM / np.linalg.norm(P_MM)) >= 1 - 1e-6)
     assert np.all(run.norm > 1500)
 
@@ -355,7 +355,7 @@ def test_saturated_starts_keep_moving_and_turning(rotation, dtype):
     turned = np.array([[np.cos(rotation), -np.sin(rotation)], [np.sin(rotation), np.cos(rotation)]]) @ [0.1, 1.0]
     p0 = 1e6 * turned / np.linalg.norm(turned)
     problem = figure(0.0, dtype)
-    run = mm.descend(problem, p0, 4000, lr=1e3, record=1)
+    run = mm.descend(problem, p0, steps=4000, lr=1e3, record=1)
     moved = np.diff(run.history.p.astype(float), axis=0)
     assert np.allclose(np.linalg.norm(moved, axis=-1), 1e3, rtol=1e-3)
     target = [1.0, 0.0] if run.selected[0] == 1 else P_MM / np.linalg.norm(P_MM)
@@ -367,7 +367,7 @@ def test_saturated_starts_keep_moving_and_turning(rotation, dtype):
 def test_small_steps_are_not_lost_in_float32():
     """Steps far below the spacing of a large p add up: what rounding takes is carried along."""
     problem = mm.Problem(np.array([[[1.0], [0.0]]], np.float32), np.ones(1, np.float32), np.ones(1, np.float32))
-    run = mm.descend(problem, [1000.0], 10_000, lr=1e-5)
+    run = mm.descend(problem, [1000.0], steps=10_000, lr=1e-5)
     assert run.p[0] == pytest.approx(1000.1, abs=1e-4)
 
 
@@ -446,7 +446,9 @@ def test_the_two_layouts_agree():
     large = mm.Problem(np.tile(small.X, (times, 1, 1)), np.tile(small.Y, times), small.v)
     for loss in LOSSES:
         for rule, lr in (("normalized", 0.05), ("gradient", 0.5)):
-            a, b = (mm.descend(q, np.full(6, 0.2), 60, lr, rule, loss=loss, record=20) for q in (small, large))
+            a, b = (
+                mm.descend(q, np.full(6, 0.2), steps=60, lr=lr, rule=rule, loss=loss, record=20) for q in (small, large)
+            )
             assert np.allclose(a.history.p, b.history.p, rtol=0, atol=1e-10)
 
 

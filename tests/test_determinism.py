@@ -66,17 +66,17 @@ def test_runs_do_not_depend_on_threads_or_batches(layout, rule, dtype):
         v[3::5] *= 1000
         v[4::7] = 0
     batch = mm.Problem(problem.X, problem.Y, v)
-    want = mm.descend(batch, p0, steps, rule=rule, record=2, threads=1)
+    want = mm.descend(batch, p0, steps=steps, rule=rule, record=2, threads=1)
     for threads in THREADS:
-        run = mm.descend(batch, p0, steps, rule=rule, record=2, threads=threads)
+        run = mm.descend(batch, p0, steps=steps, rule=rule, record=2, threads=threads)
         assert same(run.p, want.p)
         assert same(run.history.p, want.history.p)
         assert same(run.steps_done, want.steps_done)
     order = rng(6).permutation(count)
-    moved = mm.descend(mm.Problem(problem.X, problem.Y, v[order]), p0[order], steps, rule=rule, threads=2)
+    moved = mm.descend(mm.Problem(problem.X, problem.Y, v[order]), p0[order], steps=steps, rule=rule, threads=2)
     assert same(moved.p, want.p[order])
     for b in range(count):
-        assert same(mm.descend(mm.Problem(problem.X, problem.Y, v[b]), p0[b], steps, rule=rule).p, want.p[b])
+        assert same(mm.descend(mm.Problem(problem.X, problem.Y, v[b]), p0[b], steps=steps, rule=rule).p, want.p[b])
 
 
 def test_gradients_do_not_depend_on_the_batch():

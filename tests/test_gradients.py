@@ -22,7 +22,7 @@ SHAPES = [
     (3, 40, 16, 17, True),
     (5, 3, 70, None, True),
     (1, 7, 64, None, False),
-    (300, 6, 3, None, True),
+    (70, 6, 3, None, True),
     (40, 31, 65, 35, False),
 ]
 
@@ -31,7 +31,10 @@ def near(got, want, rtol, atol=0.0):
     """Equal up to rtol of the largest entry."""
     got, want = np.asarray(got, dtype=float), np.asarray(want, dtype=float)
     assert got.shape == want.shape
-    assert np.all(np.abs(got - want) <= rtol * np.abs(want).max(initial=0) + atol), (got, want)
+    if np.isinf(want).any():
+        assert np.array_equal(got, want)
+    else:
+        assert np.all(np.abs(got - want) <= rtol * np.abs(want).max(initial=0) + atol), (got, want)
 
 
 def rows_of(problem, own=()):
@@ -228,7 +231,7 @@ def integers(seed, n, T, d):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("size", [1, 10, 100, 1000, 10**5, 10**8, 10**12])
 def test_the_direction_is_exact_at_any_norm(size, loss):
-    """However large p is, direction and log norm agree with decimal arithmetic: small integers keep the logits exact."""
+    """However large p is, direction and log norm agree with decimals; small integers keep the logits exact."""
     for seed, shape in enumerate([(1, 3, 2), (2, 4, 3), (3, 5, 2), (2, 6, 4)]):
         problem, K, scores = integers(seed, *shape)
         p = size * rng(seed, 99).integers(-4, 5, size=shape[2]).astype(float)

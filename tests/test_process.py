@@ -171,18 +171,18 @@ def test_an_exception_in_a_signal_handler_comes_through():
     """What a signal handler raises during a run comes out of the call, and the library works on."""
     problem, _ = busy(0.05)
 
-    class Alarm(Exception):
+    class AlarmError(Exception):
         pass
 
     def ring(*_):
-        raise Alarm("rung")
+        raise AlarmError("rung")
 
     before = signal.signal(signal.SIGALRM, ring)
     try:
         for threads in (1, 2):
             signal.setitimer(signal.ITIMER_REAL, 0.2)
             begin = time.perf_counter()
-            with pytest.raises(Alarm, match=r"rung"):
+            with pytest.raises(AlarmError, match=r"rung"):
                 mm.descend(problem, steps=10**9, threads=threads)
             assert time.perf_counter() - begin < 10
     finally:
@@ -237,7 +237,7 @@ def test_progress_reports_grow(threads):
     mm._core.descend(*arguments, 0, True, steps, np.zeros(0, np.int64), None, None, threads, seen.append)
     assert seen
     assert seen == sorted(seen)
-    assert 0 <= seen[0]
+    assert seen[0] >= 0
     assert seen[-1] <= 16 * steps
 
 
