@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 
+MOST = 4096  # threads that the compiled core accepts
+
 
 def resolve_threads(threads: int | None = None) -> int:
     """Number of threads a compiled call will use.
@@ -12,7 +14,7 @@ def resolve_threads(threads: int | None = None) -> int:
     Parameters
     ----------
     threads : int or None
-        A positive count is taken as given. None asks the environment variables ``FASTMM_NUM_THREADS`` and
+        A count in 1..4096 is taken as given. None asks the environment variables ``FASTMM_NUM_THREADS`` and
         ``OMP_NUM_THREADS`` in this order (a value that is not a positive number is passed over), then counts the
         CPUs this process may run on, container quotas included.
 
@@ -24,7 +26,7 @@ def resolve_threads(threads: int | None = None) -> int:
     Raises
     ------
     ValueError
-        If `threads` is not a positive integer.
+        If `threads` is not an integer in 1..4096.
 
     Examples
     --------
@@ -33,14 +35,14 @@ def resolve_threads(threads: int | None = None) -> int:
     3
     """
     if threads is not None:
-        if isinstance(threads, bool) or not hasattr(threads, "__index__") or int(threads) < 1:
-            raise ValueError(f"threads: got {threads!r}; allowed: None or a positive integer")
+        if isinstance(threads, bool) or not hasattr(threads, "__index__") or not 1 <= int(threads) <= MOST:
+            raise ValueError(f"threads: got {threads!r}; allowed: None or an integer in 1..{MOST}")
         return int(threads)
     for variable in ("FASTMM_NUM_THREADS", "OMP_NUM_THREADS"):
         text = os.environ.get(variable, "").split(",")[0].strip()
         if text.isdecimal() and int(text) > 0:
-            return int(text)
-    return max(1, min(_allowed_cpus(), _quota()))
+            return min(int(text), MOST)
+    return max(1, min(_allowed_cpus(), _quota(), MOST))
 
 
 def _allowed_cpus() -> int:

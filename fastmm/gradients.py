@@ -131,13 +131,16 @@ def loss_and_grad(
     >>> float(out.loss), out.grad["p"], out.grad["v"]
     (-0.5, array([-0.25,  0.  ]), array([-0.5,  0. ]))
     """
-    names = (wrt,) if isinstance(wrt, str) else tuple(wrt)
+    names = (wrt,) if isinstance(wrt, str) else tuple(wrt) if isinstance(wrt, (tuple, list)) else ()
     if not names or any(name not in ("p", "v", "W") for name in names):
         raise ValueError(f"wrt: got {wrt!r}; allowed: 'p', 'v', 'W' or a tuple of them")
     matrix = W is not None or "W" in names
     if matrix and (p is not None or "p" in names):
         raise ValueError("p and W: got both; allowed: one of them (the logits are K p, or X W' z)")
+    if matrix and W is None:
+        W = problem.W
     if v is not None:
+        v = arrays.floats("v", v, problem.dtype, ("d",))
         problem = Problem(problem.X, problem.Y, v, K=problem.K, Z=problem.Z, lengths=problem.lengths)
     kind = losses.get(loss)
     values = "v" in names
@@ -145,7 +148,8 @@ def loss_and_grad(
         return _matrix_gradient(problem, W, kind, names, threads)
     call = _Call(problem, np.zeros(problem.d_k) if p is None else p)
     out = call.gradient(kind, problem if values else None, threads)
-    grad = {name: _cast(out[f"natural_{name}"].reshape(*call.batch, -1), problem) for name in names}
+    width = {"p": problem.d_k, "v": problem.d}
+    grad = {name: _cast(out[f"natural_{name}"].reshape(*call.batch, width[name]), problem) for name in names}
     return LossAndGrad(_cast(out["loss"].reshape(call.batch), problem), grad)
 
 
@@ -155,7 +159,7 @@ def _matrix_gradient(problem: Problem, W: Any, kind: Loss, names: tuple[str, ...
     if Z is None:
         raise ValueError("W: the problem has no queries; allowed: W with Problem(..., Z=Z)")
     if W is None:
-        W = problem.W if problem.W is not None else np.zeros((Z.shape[-1], problem.d))
+        W = np.zeros((Z.shape[-1], problem.d))
     W = arrays.floats("W", W, np.float64, ("d_q", "d"))
     arrays.need_shape("W", W, ("d_q", "d"), (Z.shape[-1], problem.d), "Z and X")
     n, T, d = problem.n, problem.T, problem.d

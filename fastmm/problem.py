@@ -91,9 +91,7 @@ class Problem:
 
         X = arrays.floats("X", X, dtype, ("n", "T", "d"), finite=False)
         n, T, d = X.shape[-3:]
-        for axis, extent in zip("nTd", (n, T, d), strict=True):
-            if extent == 0:
-                raise ValueError(f"X: got shape {X.shape}; allowed: (..., n, T, d) with {axis} at least 1")
+        arrays.need_extents("X", X, ("n", "T", "d"))
         own_lengths = arrays.as_lengths("lengths", lengths, n, T)
         set_(n=n, T=T, d=d, dtype=dtype, lengths=_locked(own_lengths))
         arrays.need_finite("X", X, self._match(own_lengths, X, "X"))
@@ -112,8 +110,8 @@ class Problem:
             if W is not None:
                 arrays.need_shape("W", W, ("d_q", "d"), (Z.shape[-1], d), "Z and X")
         set_(W=W, Z=Z)
-        K = X if K is None and (W is None or Z is not None) else self._keys(K, W, own_lengths)
-        set_(K=_locked(K), d_k=K.shape[-1])
+        keys = self.X if K is None and (W is None or Z is not None) else _locked(self._keys(K, W, own_lengths))
+        set_(K=keys, d_k=keys.shape[-1])
         set_(batch_shape=arrays.broadcast_batch(self._batches()))
 
     def _keys(self, K: Any, W: FloatArray | None, lengths: IntArray | None) -> FloatArray:
@@ -122,9 +120,8 @@ class Problem:
             made: FloatArray = np.ascontiguousarray(X @ np.swapaxes(W, -1, -2)[..., None, :, :])
             return made
         keys = arrays.floats("K", K, self.dtype, ("n", "T", "d_k"), finite=False)
-        arrays.need_shape("K", keys[..., 0] if keys.shape[-1] else keys, ("n", "T"), (self.n, self.T), "X")
-        if keys.shape[-1] == 0:
-            raise ValueError(f"K: got shape {keys.shape}; allowed: (..., n, T, d_k) with d_k at least 1")
+        arrays.need_extents("K", keys, ("n", "T", "d_k"))
+        arrays.need_shape("K", keys, ("n", "T", "d_k"), (self.n, self.T, keys.shape[-1]), "X")
         arrays.need_finite("K", keys, self._match(lengths, keys, "K"))
         return keys
 
@@ -161,7 +158,7 @@ class Problem:
         X, Y, v = (arrays.blocks(array, core, batch) for _, array, core in named[:3])
         scores = _core.scores(*X, *Y, *v, *arrays.length_blocks(self.lengths, batch), resolve_threads())
         scores = scores.reshape(*batch, self.n, self.T)
-        arrays.need_finite("scores", scores[..., None], self.lengths)
+        arrays.need_finite("scores", scores if self.lengths is None else np.where(self.real_tokens, scores, 0))
         locked: FloatArray = _locked(scores)
         return locked
 
@@ -195,6 +192,9 @@ class Problem:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Problem is frozen; make a new one to change {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Problem is frozen; make a new one without {name!r}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("X", "Y", "v", "W", "Z", "lengths")} | {

@@ -84,7 +84,10 @@ def _softmax(logits: Any, lengths: Any, *, logarithm: bool) -> FloatArray:
         # one row more than lengths has axes: a length for each row
         own = arrays.as_lengths("lengths", np.expand_dims(arrays.raw("lengths", lengths), -1), 1, T)
         if own is not None:
-            own = np.ascontiguousarray(np.broadcast_to(own[..., 0], x.shape[:-1])).reshape(-1)
+            rows = x.shape[:-1]
+            if arrays.broadcast_batch([("logits", rows), ("lengths", own.shape[:-1])]) != rows:
+                raise ValueError(f"lengths: got shape {own.shape[:-1]}; allowed: at most one for each row {rows}")
+            own = np.ascontiguousarray(np.broadcast_to(own[..., 0], rows)).reshape(-1)
     return _core.softmax(x.reshape(-1, T), own, logarithm).reshape(x.shape)
 
 
@@ -119,11 +122,11 @@ def attention(K: Any, p: Any, lengths: Any = None, *, threads: int | None = None
     array([[0.5, 0.5]])
     """
     dtype = arrays.working_dtype(("K", K), ("p", p))
-    K = arrays.raw("K", K)
-    arrays.need_axes("K", K, ("n", "T", "d_k"))
+    K = arrays.floats("K", K, dtype, ("n", "T", "d_k"), finite=False)
+    arrays.need_extents("K", K, ("n", "T", "d_k"))
     ones = np.ones(K.shape[-3], dtype=dtype)
     # a problem whose values are a column of zeros: the keys are checked in one place
-    problem = Problem(np.zeros((*K.shape[-3:-1], 1), dtype=dtype), ones, ones[:1], K=K.astype(dtype), lengths=lengths)
+    problem = Problem(np.zeros((*K.shape[-3:-1], 1), dtype=dtype), ones, ones[:1], K=K, lengths=lengths)
     return attention_of(problem, p, threads)
 
 

@@ -5,6 +5,7 @@
 
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <optional>
 
 namespace fastmm::python {
@@ -12,6 +13,8 @@ namespace {
 
 template <class R> std::int64_t first_nonfinite(const Array<R>& x, std::int64_t T, std::int64_t d,
                                                 const std::optional<Array<std::int64_t>>& lengths) {
+    if (T < 0 || d < 0 || (d > 0 && T > std::numeric_limits<std::int64_t>::max() / d))
+        throw std::invalid_argument("T and d: want 0 or more, and a product below 2**63");
     need_shape(x, "x", {-1, T * d});
     const std::int64_t rows = x.shape(0);
     const std::int64_t* own = nullptr;

@@ -27,7 +27,7 @@ template <class R> py::dict descend(const Array<R>& keys, const Index& key_index
     need_shape(p0, "p0", {count, d});
     need_shape(lr, "lr", {count});
     batch.lr = lr.data();
-    if (steps < 0) throw std::invalid_argument("steps: want 0 or more");
+    if (steps < 0 || steps >= std::int64_t(1) << 62) throw std::invalid_argument("steps: want 0 to 2**62 - 1");
     batch.steps = steps;
     need_shape(record, "record", {-1});
     need_indices(record, "record", steps + 1);

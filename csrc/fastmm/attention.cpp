@@ -63,7 +63,9 @@ bool attention_weights(const TokenBatch<R>& tokens, const Blocks<double>& p, R* 
             const std::int64_t own = tokens.lengths ? tokens.lengths[b][i] : T;
             KernelsOf<R>::logits(kernels(), tokens.keys[b] + i * T * d, own, d, own_p, logits);
             R* to = out + (b * n + i) * T;
-            const bool fine = kernels().softmax64(logits, own, false, weights, weights + padded(T));
+            bool fine = true; // an infinite logit is an overflow here, not a mask
+            for (std::int64_t t = 0; t < own; ++t) fine = fine && logits[t] - logits[t] == 0.0;
+            fine = fine && kernels().softmax64(logits, own, false, weights, weights + padded(T));
             for (std::int64_t t = 0; t < T; ++t)
                 to[t] = t >= own ? R(0) : fine ? static_cast<R>(weights[t]) : std::numeric_limits<R>::quiet_NaN();
         });

@@ -112,8 +112,10 @@ template <class R> void descend_lanes(const DescentBatch<R>& batch, int threads,
     const auto width = static_cast<std::int64_t>(KernelsOf<R>::width(kernels()));
     const auto blocks = [&](int wide) { return (static_cast<std::int64_t>(order[wide].size()) + width - 1) / width; };
     const std::int64_t count = blocks(0) + blocks(1);
-    const std::int64_t work = batch.tokens.batch * batch.tokens.n * batch.tokens.T * batch.tokens.d * (batch.steps + 1);
-    const int useful = static_cast<int>(std::min<std::int64_t>({threads, count, 1 + work / (1 << 18)}));
+    const double work = static_cast<double>(batch.tokens.batch * batch.tokens.n * batch.tokens.T * batch.tokens.d) *
+                        static_cast<double>(batch.steps + 1);
+    const auto worth = static_cast<std::int64_t>(std::min(work / (1 << 18), 4096.0)) + 1;
+    const int useful = static_cast<int>(std::min<std::int64_t>({threads, count, worth}));
     std::vector<std::unique_ptr<LanesWorker<R>>> workers(static_cast<std::size_t>(std::max(useful, 1)));
     parallel_for(count, useful, monitor, [&](std::int64_t item, int worker, Pulse& pulse) {
         auto& own = workers[static_cast<std::size_t>(worker)];

@@ -27,11 +27,16 @@ void combine(const double* parts, const double* scale, std::int64_t chunks, std:
              Factored& out) {
     const std::int64_t stride = padded(d);
     double common = -infinity;
-    for (std::int64_t c = 0; c < chunks; ++c) common = std::max(common, scale[c]);
+    for (std::int64_t c = 0; c < chunks; ++c)
+        if (std::isnan(scale[c]) || scale[c] > common) common = scale[c]; // NaN stays: no number is larger than it
     std::fill(out.unit, out.unit + d, 0.0);
     if (out.natural != nullptr) std::fill(out.natural, out.natural + d, 0.0);
     out.log_norm = -infinity;
     if (common == -infinity) return;
+    if (std::isnan(common)) {
+        out.log_norm = common;
+        return;
+    }
     for (std::int64_t c = 0; c < chunks; ++c) {
         if (scale[c] == -infinity) continue;
         const double factor = std::exp(scale[c] - common);

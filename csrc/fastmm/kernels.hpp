@@ -48,7 +48,7 @@ template <class R> struct GradientRows {
     const R* values;             // (inputs, T, d_v) for the gradient in v, or null
     const R* labels;             // (inputs), with values
     double* direction;           // (d) out, padded: minus the gradient in p of the sum of losses is e^scale * direction
-    double scale;                // out; -inf when that gradient is exactly zero
+    double scale;                // out; -inf when that gradient is exactly zero, NaN when a logit overflows
     double* direction_v;         // (d_v) out, padded, with values
     double scale_v;              // out
     double loss_sum;             // out

@@ -20,6 +20,10 @@ template <class R> constexpr R shift_slack() { return sizeof(R) == 8 ? R(200) : 
 // A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
 template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
 
+// Far from the largest number; and the largest argument that exp_cut() takes.
+template <class R> constexpr R most_safe() { return sizeof(R) == 8 ? R(1e300) : R(1e30f); }
+template <class R> constexpr R largest_half() { return sizeof(R) == 8 ? R(700) : R(80); }
+
 template <class R> class DescentRun {
     using V = Vec<R>;
     using M = Mask<R>;
@@ -27,11 +31,18 @@ template <class R> class DescentRun {
 
 public:
     explicit DescentRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
+        may_overflow = false;
         for (int lane = 0; lane < width; ++lane) {
             rate[lane] = job.lr[lane];
             active[lane] = -1;
             job.steps_done[lane] = job.steps;
             job.reason[lane] = StopReason::steps;
+            R farthest = static_cast<R>(job.steps) * job.lr[lane];
+            for (std::int64_t j = 0; j < d; ++j) {
+                const R start = job.p[lane][j];
+                farthest += start < 0 ? -start : start;
+            }
+            may_overflow = may_overflow || !(farthest < most_safe<R>());
         }
         if (!job.normalized) rate = rate / splat(static_cast<R>(n));
         all_active = true;
@@ -296,8 +307,8 @@ private:
         for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
         const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
         if (any(active & ~good)) square = settle(square, good, step);
-        const V length = job.normalized ? rate / root(square) : rate * exp_cut<R>(used_shift);
-        if (job.normalized) {
+        const V length = job.normalized ? rate / root(square) : plain_length();
+        if (job.normalized && !may_overflow) {
             for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
             return;
         }
@@ -306,6 +317,13 @@ private:
             finite &= absolute<R>(fma(length, block.g[j], block.p[j])) < splat(static_cast<R>(__builtin_inf()));
         if (any(active & ~finite)) stop(active & ~finite, StopReason::overflow, step);
         for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
+    }
+
+    // rate * e^used_shift, in two factors because the power may lie outside the numbers where the product does not.
+    V plain_length() const {
+        const V half = -larger(-splat(R(0.5)) * used_shift, splat(-largest_half<R>()));
+        const V root_of_power = exp_cut<R>(half);
+        return rate * root_of_power * root_of_power;
     }
 
     void advance(std::int64_t j, V change) {
@@ -360,6 +378,7 @@ private:
     V shift = splat(R(0)), used_shift = splat(R(0));
     M active;
     bool all_active, interrupted = false;
+    bool may_overflow; // normalised steps could leave the numbers
 };
 
 } // namespace

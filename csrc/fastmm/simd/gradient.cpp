@@ -137,8 +137,8 @@ public:
     void run() {
         a.loss_sum = 0.0;
         for (std::int64_t i = 0; i < a.inputs; ++i) input(i);
-        a.scale = sum_p.scale();
-        a.scale_v = sum_v.scale();
+        a.scale = overflow ? __builtin_nan("") : sum_p.scale();
+        a.scale_v = overflow ? __builtin_nan("") : sum_v.scale();
     }
 
 private:
@@ -148,14 +148,30 @@ private:
         const R* scores = a.scores + i * a.T;
         const Doubles none = splat(-__builtin_inf()), zero = splat(0.0);
         logits_row(keys, own, a.d, a.p, e);
-        for (std::int64_t t = own; t < padded(own); ++t) e[t] = -__builtin_inf();
+        for (std::int64_t t = own; t < padded(own); ++t)
+            e[t] = e[0]; // for the maximum and the check; no tokens after that
 
         Doubles most = none;
         for (std::int64_t t = 0; t < own; t += row_width) most = larger(load<double>(e + t), most);
         const Doubles highest = splat(largest(most));
-        for (std::int64_t t = 0; t < own; t += row_width) store<double>(e + t, load<double>(e + t) - highest);
+        Int64s broken = zero != zero;
+        for (std::int64_t t = 0; t < own; t += row_width) {
+            const Doubles gap = load<double>(e + t) - highest;
+            broken |= ~(gap > none); // true for NaN too
+            store<double>(e + t, gap);
+        }
+        const bool finite = !any(broken);
+        for (std::int64_t t = own; t < padded(own); ++t) e[t] = -__builtin_inf();
         std::int64_t top = 0;
         while (top + 1 < own && e[top] != 0.0) ++top;
+
+        if (!finite) {
+            bool flat = a.values == nullptr; // equal scores: whatever the logits are, the gradient in p is zero
+            for (std::int64_t t = 1; flat && t < own; ++t) flat = scores[t] == scores[0];
+            overflow = overflow || !flat;
+            a.loss_sum += flat ? loss_value(a.loss, static_cast<double>(scores[0])) : __builtin_nan("");
+            return;
+        }
 
         // tokens with the top token's key share its weight: they are merged with it (see reference.descent_direction)
         double merged = 1.0, base_score = static_cast<double>(scores[top]);
@@ -227,6 +243,7 @@ private:
     GradientRows<R>& a;
     double *e, *gaps;
     FactoredSum sum_p, sum_v;
+    bool overflow = false; // of a logit that matters
 };
 
 } // namespace

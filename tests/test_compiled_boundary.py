@@ -1,0 +1,260 @@
+"""The compiled module called directly: what does not fit is an exception, never a crash or a silent copy."""
+
+import numpy as np
+import pytest
+
+from fastmm import _core
+
+N, T, D = 2, 3, 4
+
+
+def index(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def keys(dtype=np.float64):
+    return np.ones((1, N, T, D), dtype=dtype)
+
+
+FIRST = {"x": np.ones((2, 6)), "T": 3, "d": 2, "lengths": None}
+LOSS = {"loss": 0, "x": np.ones(3)}
+SOFTMAX = {"logits": np.ones((2, 3)), "lengths": None, "logarithm": False}
+LENGTHS = {"lengths": None, "length_index": None}
+ATTENTION = {"keys": keys(), "key_index": index(0), "p": np.ones((1, D)), "p_index": index(0), **LENGTHS, "threads": 1}
+SCORES = {
+    "X": keys(),
+    "X_index": index(0),
+    "Y": np.ones((1, N)),
+    "Y_index": index(0),
+    "v": np.ones((1, D)),
+    "v_index": index(0),
+    **LENGTHS,
+    "threads": 1,
+}
+GRADIENT = {
+    "keys": keys(),
+    "key_index": index(0),
+    "scores": np.ones((1, N, T)),
+    "score_index": index(0),
+    "p": np.ones((1, D)),
+    "p_index": index(0),
+    "loss": 0,
+    "values": np.ones((1, N, T, 5)),
+    "value_index": index(0),
+    "labels": np.ones((1, N)),
+    "label_index": index(0),
+    **LENGTHS,
+    "threads": 1,
+}
+DESCEND = {
+    "keys": keys(),
+    "key_index": index(0),
+    "scores": np.arange(6.0).reshape(1, N, T),
+    "score_index": index(0),
+    "p0": np.zeros((1, D)),
+    "lr": np.ones(1),
+    "loss": 0,
+    "normalized": True,
+    "steps": 3,
+    "record": index(0, 3),
+    **LENGTHS,
+    "threads": 1,
+    "progress": None,
+}
+CALLS = {
+    "first_nonfinite": FIRST,
+    "loss_value": LOSS,
+    "loss_slope": LOSS,
+    "loss_curvature": LOSS,
+    "softmax": SOFTMAX,
+    "attention": ATTENTION,
+    "scores": SCORES,
+    "gradient": GRADIENT,
+    "descend": DESCEND,
+}
+ARRAYS = [(name, key) for name, call in CALLS.items() for key, value in call.items() if isinstance(value, np.ndarray)]
+
+
+def call(name, **changed):
+    return getattr(_core, name)(**(CALLS[name] | changed))
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_calls_of_these_tests_are_right(name):
+    """Unchanged, every call of the table works: what fails below fails for its change."""
+    call(name)
+
+
+@pytest.mark.parametrize(("name", "key"), ARRAYS)
+def test_other_dtypes_and_orders_are_type_errors(name, key):
+    """An array of another dtype, byte order or memory order is a TypeError: nothing is converted or copied."""
+    good = CALLS[name][key]
+    others = ["f2", "c16", "O", "U1", "i4"] + (["f8", ">i8"] if good.dtype == np.int64 else [">f8", "i8"])
+    for dtype in others:
+        with pytest.raises(TypeError, match=r"incompatible function arguments"):
+            call(name, **{key: good.astype(dtype)})
+    if good.ndim > 1 and min(good.shape[-2:]) > 1:
+        with pytest.raises(TypeError, match=r"incompatible function arguments"):
+            call(name, **{key: np.asfortranarray(good)})
+    strided = np.repeat(good, 2, axis=-1)[..., ::2]
+    if good.shape[-1] > 1:
+        with pytest.raises(TypeError, match=r"incompatible function arguments"):
+            call(name, **{key: strided})
+    for value in (None, 3, "text", good.tolist()):
+        if value is None and key in ("values", "value_index", "labels", "label_index"):
+            continue
+        with pytest.raises(TypeError, match=r"incompatible function arguments"):
+            call(name, **{key: value})
+
+
+@pytest.mark.parametrize(("name", "key"), [(n, k) for n, k in ARRAYS if k not in ("record",)])
+def test_other_shapes_are_value_errors(name, key):
+    """An axis more, an axis less, or an entry more than the other arguments say is a ValueError."""
+    good = CALLS[name][key]
+    with pytest.raises(ValueError, match=r"\w"):
+        call(name, **{key: good[None]})
+    if good.ndim > 1:
+        with pytest.raises(ValueError, match=r"\w"):
+            call(name, **{key: np.ascontiguousarray(good[0])})
+    independent = {"x", "logits"} | ({"values"} if name == "gradient" else set())
+    if good.dtype != np.int64 and key not in independent:
+        with pytest.raises(ValueError, match=r"\w"):
+            call(name, **{key: np.ascontiguousarray(np.repeat(good, 2, axis=-1))})
+    if key.endswith("index") and key != "key_index" and key != "X_index":
+        with pytest.raises(ValueError, match=r"index has shape"):
+            call(name, **{key: index(0, 0)})
+
+
+@pytest.mark.parametrize(("name", "key"), [(n, k) for n, k in ARRAYS if k.endswith("index")])
+@pytest.mark.parametrize("bad", [-1, 1, 2**40, -(2**62)])
+def test_indices_out_of_range_are_value_errors(name, key, bad):
+    """A block index outside the blocks is a ValueError: it would read foreign memory."""
+    with pytest.raises(ValueError, match=rf"index has entry {bad} outside 0\.\.0"):
+        call(name, **{key: index(bad)})
+
+
+@pytest.mark.parametrize("name", ["attention", "scores", "gradient", "descend"])
+def test_lengths_out_of_range_are_value_errors(name):
+    """Lengths outside 1..T, without their index, or of another shape are a ValueError; right ones work."""
+    call(name, lengths=np.array([[1, 3]]), length_index=index(0))
+    for bad in ([0, 3], [1, 4], [-1, 2], [2**62, 1]):
+        with pytest.raises(ValueError, match=r"lengths: outside 1\.\.T"):
+            call(name, lengths=np.array([bad]), length_index=index(0))
+    with pytest.raises(ValueError, match=r"want length_index"):
+        call(name, lengths=np.array([[1, 3]]))
+    with pytest.raises(ValueError, match=r"lengths: shape"):
+        call(name, lengths=np.array([[1, 3, 2]]), length_index=index(0))
+    with pytest.raises(ValueError, match=r"index has entry 1"):
+        call(name, lengths=np.array([[1, 3]]), length_index=index(1))
+
+
+@pytest.mark.parametrize("name", ["attention", "gradient", "descend"])
+@pytest.mark.parametrize("shape", [(1, 0, T, D), (1, N, 0, D), (1, N, T, 0), (0, N, T, D)])
+def test_keys_without_entries_are_value_errors(name, shape):
+    """Keys without inputs, tokens, width or blocks are a ValueError."""
+    with pytest.raises(ValueError, match=r"keys|index has entry 0"):
+        call(name, keys=np.ones(shape))
+
+
+@pytest.mark.parametrize("name", ["attention", "scores", "gradient", "descend"])
+@pytest.mark.parametrize("threads", [0, -1, 4097])
+def test_thread_counts_out_of_range_are_value_errors(name, threads):
+    """Thread counts outside 1..4096 are a ValueError."""
+    with pytest.raises(ValueError, match=r"threads: want 1\.\.4096"):
+        call(name, threads=threads)
+
+
+@pytest.mark.parametrize("name", ["loss_value", "loss_slope", "loss_curvature", "gradient", "descend"])
+@pytest.mark.parametrize("loss", [-1, 3, 1000])
+def test_unknown_loss_codes_are_value_errors(name, loss):
+    """A loss code outside the enumeration is a ValueError."""
+    with pytest.raises(ValueError, match=rf"loss: unknown code {loss}"):
+        call(name, loss=loss)
+
+
+DESCEND_WRONG = {
+    "negative steps": {"steps": -1, "record": index()},
+    "endless steps": {"steps": 2**63 - 1},
+    "record before": {"record": index(-1, 2)},
+    "record beyond": {"record": index(0, 4)},
+    "record unsorted": {"record": index(2, 1)},
+    "record twice": {"record": index(1, 1)},
+    "record matrix": {"record": np.zeros((1, 1), np.int64)},
+    "lr count": {"lr": np.ones(2)},
+    "start count": {"p0": np.ones((2, D))},
+}
+
+
+@pytest.mark.parametrize("case", DESCEND_WRONG)
+def test_runs_that_make_no_sense_are_value_errors(case):
+    """Negative steps, records outside the run or out of order, and counts that differ are a ValueError."""
+    with pytest.raises(ValueError, match=r"steps|record|lr|p0"):
+        call("descend", **DESCEND_WRONG[case])
+
+
+def test_values_come_with_labels():
+    """The gradient in v needs values, labels and both indices; none of them at all is a gradient in p only."""
+    for key in ("value_index", "labels", "label_index"):
+        with pytest.raises(ValueError, match=r"values: want labels and both indices too"):
+            call("gradient", **{key: None})
+    out = call("gradient", values=None, value_index=None, labels=None, label_index=None)
+    assert "natural_v" not in out
+    assert out["natural_p"].shape == (1, D)
+
+
+def test_mixed_precisions_are_type_errors():
+    """All arrays of the data have one precision; a double point goes with either."""
+    with pytest.raises(TypeError, match=r"incompatible"):
+        call("descend", keys=keys(np.float32))
+    with pytest.raises(TypeError, match=r"incompatible"):
+        call("scores", v=np.ones((1, D), np.float32))
+    assert call("attention", keys=keys(np.float32)).dtype == np.float32
+
+
+FIRST_WRONG = {
+    "other width": {"d": 3},
+    "negative": {"T": -3, "d": -2},
+    "negative d": {"T": 3, "d": -2},
+    "product beyond": {"x": np.ones((1, 0)), "T": 2**61, "d": 8, "lengths": index(5)},
+    "length beyond": {"lengths": index(3, 4)},
+    "length negative": {"lengths": index(-1, 3)},
+    "length count": {"lengths": index(3)},
+}
+
+
+@pytest.mark.parametrize("case", FIRST_WRONG)
+def test_checks_do_not_read_outside(case):
+    """The finiteness check refuses extents and lengths that are not those of its array."""
+    with pytest.raises(ValueError, match=r"x|T|lengths"):
+        call("first_nonfinite", **FIRST_WRONG[case])
+
+
+def test_softmax_lengths_do_not_read_outside():
+    """Row lengths outside 0..T, or of another count, are a ValueError, and so are rows without entries."""
+    for bad in (index(4, 1), index(-1, 1), index(1)):
+        with pytest.raises(ValueError, match=r"lengths"):
+            call("softmax", lengths=bad)
+    with pytest.raises(ValueError, match=r"logits"):
+        call("softmax", logits=np.ones((2, 0)))
+    assert call("softmax", lengths=index(0, 3))[0].tolist() == [0, 0, 0]
+
+
+def test_inputs_are_not_written():
+    """Read-only arrays are accepted and starts are copied, not used as the iterate."""
+    p0 = np.zeros((1, D))
+    p0.flags.writeable = False
+    k = np.random.default_rng(0).normal(size=(1, N, T, D))
+    k.flags.writeable = False
+    out = call("descend", keys=k, p0=p0)
+    assert not p0.any()
+    assert out["p"].any()
+    assert out["p"].flags.writeable
+
+
+def test_missing_and_unknown_arguments_are_type_errors():
+    """Calls without an argument or with one too many are a TypeError."""
+    for name, arguments in CALLS.items():
+        with pytest.raises(TypeError, match=r"incompatible"):
+            getattr(_core, name)()
+        with pytest.raises(TypeError, match=r"incompatible"):
+            getattr(_core, name)(**arguments, extra=1)
