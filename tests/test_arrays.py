@@ -47,7 +47,6 @@ LAYOUTS = {
     "read-only": read_only,
     "nested lists": lambda x: x.tolist(),
     "tuples of arrays": lambda x: tuple(x),
-    "matrix rows": lambda x: [np.asmatrix(block) for block in x],
     "unmasked masked array": lambda x: np.ma.masked_array(x),
     "record field": lambda x: x.reshape(-1).view([("value", "<f8")])["value"].reshape(x.shape),
 }
@@ -108,7 +107,9 @@ def test_integers_up_to_2_to_the_53_are_exact(value):
     assert np.array_equal(out.astype(np.int64), np.asarray(value).astype(np.int64))
 
 
-@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, [2**62], np.array([2**64 - 1], np.uint64), np.iinfo(np.int64).min])
+@pytest.mark.parametrize(
+    "value", [2**53 + 1, -(2**53) - 1, [2**62], np.array([2**64 - 1], np.uint64), np.iinfo(np.int64).min]
+)
 def test_integers_without_an_exact_double_are_refused(value):
     with pytest.raises(ValueError, match=message("X: has integers beyond 2**53")):
         arrays.floats("X", value, np.float64, ())
@@ -138,13 +139,15 @@ def test_types_that_are_not_real_numbers_are_refused_with_the_remedy(value, told
 
 
 def test_ragged_lists_are_refused_with_the_remedy():
-    with pytest.raises(ValueError, match="X: cannot be read as one array .*; pad shorter rows and pass lengths="):
+    with pytest.raises(ValueError, match=r"X: cannot be read as one array .*; pad shorter rows and pass lengths="):
         arrays.floats("X", [[1.0, 2.0], [3.0]], np.float64, ("T", "d"))
 
 
 def test_masked_entries_are_refused_with_the_remedy():
     given = np.ma.masked_array([1.0, 2.0], mask=[False, True])
-    with pytest.raises(ValueError, match=message("X: has masked entries; allowed: plain arrays (pad and pass lengths=)")):
+    with pytest.raises(
+        ValueError, match=message("X: has masked entries; allowed: plain arrays (pad and pass lengths=)")
+    ):
         arrays.floats("X", given, np.float64, ("T",))
 
 

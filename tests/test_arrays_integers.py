@@ -49,7 +49,7 @@ def test_lengths_that_make_no_sense_are_refused(value, told):
 
 @pytest.mark.parametrize("value", [np.array([1, 2], complex), np.array([1, 2], object), ["1", "2"]])
 def test_lengths_that_are_no_numbers_are_a_type_error(value):
-    with pytest.raises(TypeError, match="^lengths: got "):
+    with pytest.raises(TypeError, match=r"^lengths: got "):
         arrays.as_lengths("lengths", value, 2, 3)
 
 
