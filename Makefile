@@ -1,106 +1,65 @@
-# Everything a bare machine needs: `make paper` and `make test`; the rest is for work on fastmm itself.
-# PYTHON=python3.12 chooses the interpreter; changing it makes the environment anew.
+# Two commands do everything: `make paper` and `make test`. Each makes what it needs in .venv and build/.
 PYTHON ?= python3
-OUT ?= report
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.DEFAULT_GOAL := help
+# The environment is made anew when the interpreter or the place of this folder changes.
+key := $(shell { $(PYTHON) -VV; pwd; } 2>&1 | cksum | cut -d' ' -f1)
+venv := .venv/stamps/python-$(key)
+installed := .venv/stamps/installed
+test_tools := .venv/stamps/test-tools
+bench_tools := .venv/stamps/bench-tools
+
+# Folders are listed too: removing a file changes them.
+sources := $(shell find fastmm csrc/fastmm csrc/bindings -name __pycache__ -prune -o ! -name '*.so' -print)
+pip := .venv/bin/python -I -m pip --quiet --disable-pip-version-check
+with_tools := PATH="$$PWD/.venv/bin:$$PATH"
+# Started from .venv and isolated, neither pytest nor what a test starts can import the source tree by accident.
+pytest := cd .venv && bin/python -I -m pytest -c ../pyproject.toml
+
+.PHONY: paper test test-cpp test-python bench clean
+.NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help paper test test-cpp test-python lint format sanitize bench bench-quick dist clean
 
-tag := $(shell "$(PYTHON)" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
-ifeq ($(tag),)
-  $(error $(PYTHON) does not run; install Python 3.10 or later, or say which: make test PYTHON=python3.12)
-endif
-
-BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-BUILD := build/venv-$(tag)
-STAMPS := .venv/stamps-$(tag)
-TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH" CMAKE_GENERATOR=Ninja
-# Warnings are errors where nobody would read them.
-WERROR := $(if $(CI),ON,OFF)
-
-# Folders are listed too: their time changes when a file goes.
-SOURCES := $(shell find csrc fastmm -name __pycache__ -prune -o -name '*.so' -prune -o -print) CMakeLists.txt pyproject.toml README.md LICENSE
-
-help:
-	@echo 'make paper       figures of the paper and the check of its claims, into report/'
-	@echo 'make test        C++ and Python tests, doctests included'
-	@echo 'make lint        ruff, mypy and clang-format'
-	@echo 'make format      rewrite Python and C++ in the house style'
-	@echo 'make sanitize    C++ tests under the address and undefined-behaviour sanitizers'
-	@echo 'make bench       all benchmarks against their peers, as a Markdown table (make bench-quick: tiny sizes)'
-	@echo 'make dist        source archive and wheel, into dist/'
-	@echo 'make clean       remove everything made here'
-
-# The environment; a folder of another interpreter has no stamp of this one and goes.
-$(STAMPS)/venv:
-	rm -rf .venv
-	"$(PYTHON)" -m venv .venv
-	$(PIP) install --upgrade 'pip>=25.1'
-	@mkdir -p $(STAMPS) && touch $@
-
-$(STAMPS)/build-tools: $(STAMPS)/venv pyproject.toml
-	$(PIP) install --group build
-	@touch $@
-
-# Build tools stand in .venv rather than in a throwaway environment, so that a second build compiles only what changed.
-$(STAMPS)/fastmm: $(STAMPS)/build-tools $(SOURCES)
-	$(TOOLS) $(PIP) install --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.FASTMM_TESTS=ON \
-	  -Ccmake.define.FASTMM_WERROR=$(WERROR) .
-	@touch $@
-
-$(STAMPS)/test: $(STAMPS)/venv pyproject.toml
-	$(PIP) install --group test
-	@touch $@
-
-$(STAMPS)/lint: $(STAMPS)/venv pyproject.toml
-	$(PIP) install --group lint
-	@touch $@
-
-$(STAMPS)/bench: $(STAMPS)/venv pyproject.toml
-	$(PIP) install --group bench
-	@touch $@
-
-paper: $(STAMPS)/fastmm
-	$(BIN)/fastmm paper --out "$(OUT)"
+paper: $(installed)
+	.venv/bin/fastmm paper --out report
 
 test: test-cpp test-python
 
-test-cpp: $(STAMPS)/fastmm
-	$(TOOLS) cmake --build $(BUILD) --target cpp_tests
-	$(TOOLS) ctest --test-dir $(BUILD) --output-on-failure
+test-cpp: build/release/build.ninja
+	$(with_tools) cmake --build --preset release
+	$(with_tools) ctest --preset release
 
-# The script pytest, unlike `python -m pytest`, does not put this folder on the path: the installed package is tested.
-test-python: $(STAMPS)/fastmm $(STAMPS)/test
-	$(BIN)/pytest --doctest-modules --pyargs fastmm ./tests
+test-python: $(installed) $(test_tools)
+	$(pytest) ../tests
+	$(pytest) --doctest-modules --pyargs fastmm
 
-lint: $(STAMPS)/lint $(STAMPS)/fastmm
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $$(find csrc -name '*.[ch]pp')
-
-format: $(STAMPS)/lint
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $$(find csrc -name '*.[ch]pp')
-
-sanitize: $(STAMPS)/build-tools
-	$(TOOLS) cmake --preset asan
-	$(TOOLS) cmake --build --preset asan
-	$(TOOLS) ctest --preset asan
-
-bench bench-quick: $(STAMPS)/fastmm $(STAMPS)/test $(STAMPS)/bench
-	@mkdir -p build bench/results
-	$(if $(filter bench-quick,$@),FASTMM_BENCH_QUICK=1) $(BIN)/pytest bench -o testpaths=bench -o pythonpath=bench -o filterwarnings=default \
-	  --benchmark-enable --benchmark-only --benchmark-json=build/$@.json
-	$(BIN)/python bench/report.py build/$@.json $(if $(filter bench,$@),> bench/results/latest.md && cat bench/results/latest.md)
-
-dist: $(STAMPS)/venv
-	$(PIP) install build
-	rm -rf dist
-	$(BIN)/python -m build --config-setting=cmake.define.FASTMM_WERROR=$(WERROR) .
+bench: $(installed) $(test_tools) $(bench_tools)
+	mkdir -p build/bench
+	$(pytest) ../bench --benchmark-enable --benchmark-json=../build/bench/latest.json
+	.venv/bin/python -I bench/report.py build/bench/latest.json
 
 clean:
-	rm -rf .venv build dist report .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf .venv build dist report
+
+$(venv):
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(pip) install --upgrade 'pip>=25.1'
+	mkdir -p $(@D) && touch $@
+
+$(installed): $(venv) pyproject.toml CMakeLists.txt $(sources)
+	@echo 'Building fastmm; the first time takes some minutes.'
+	$(pip) install .
+	touch $@
+
+$(test_tools): $(venv) pyproject.toml
+	$(pip) install --group test cmake ninja
+	touch $@
+
+$(bench_tools): $(venv) pyproject.toml
+	$(pip) install --group bench
+	touch $@
+
+build/release/build.ninja: $(test_tools) CMakePresets.json
+	$(with_tools) cmake --preset release
+	touch $@

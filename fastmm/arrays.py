@@ -42,7 +42,7 @@ def raw(name: str, value: Any) -> npt.NDArray[Any]:
 
 def working_dtype(*named: tuple[str, Any]) -> np.dtype[Any]:
     """float32 when every array given is float32, else float64; lists, scalars and None have no say."""
-    found = {raw(name, value).dtype.newbyteorder("=") for name, value in named if hasattr(value, "dtype")}
+    found = {raw(name, value).dtype for name, value in named if hasattr(value, "dtype")}
     return np.dtype(np.float32) if found == {np.dtype(np.float32)} else np.dtype(np.float64)
 
 
@@ -59,9 +59,8 @@ def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, 
             raise ValueError(
                 f"{name}: has integers beyond 2**53, not exact in float64; allowed: smaller ones or floats"
             )
-    # ascontiguousarray would turn a 0-d array into a 1-d one; what overflows float32 is refused as not finite
-    with np.errstate(over="ignore"):
-        out = np.require(array, dtype=np.dtype(dtype), requirements=["C", "A"])
+    # ascontiguousarray would turn a 0-d array into a 1-d one
+    out = np.require(array, dtype=np.dtype(dtype), requirements=["C", "A"])
     if finite:
         need_finite(name, out)
     return out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 
 
 def resolve_threads(threads: int | None = None) -> int:
@@ -53,7 +52,8 @@ def _allowed_cpus() -> int:
 def _quota(path: str = "/sys/fs/cgroup/cpu.max") -> int:
     """CPUs granted by a container's quota, rounded up; a large number when there is none."""
     try:
-        quota, period = Path(path).read_text().split()
+        with open(path, encoding="ascii") as file:  # importing pathlib would take longer than all of this package
+            quota, period = file.read().split()
         return max(1, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):  # no control group, or "max"
         return 1 << 30

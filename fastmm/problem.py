@@ -112,9 +112,8 @@ class Problem:
             if W is not None:
                 arrays.need_shape("W", W, ("d_q", "d"), (Z.shape[-1], d), "Z and X")
         set_(W=W, Z=Z)
-        tokens_are_keys = K is None and (W is None or Z is not None)
-        K = self.X if tokens_are_keys else _locked(self._keys(K, W, own_lengths))
-        set_(K=K, d_k=K.shape[-1])
+        K = X if K is None and (W is None or Z is not None) else self._keys(K, W, own_lengths)
+        set_(K=_locked(K), d_k=K.shape[-1])
         set_(batch_shape=arrays.broadcast_batch(self._batches()))
 
     def _keys(self, K: Any, W: FloatArray | None, lengths: IntArray | None) -> FloatArray:
@@ -123,9 +122,9 @@ class Problem:
             made: FloatArray = np.ascontiguousarray(X @ np.swapaxes(W, -1, -2)[..., None, :, :])
             return made
         keys = arrays.floats("K", K, self.dtype, ("n", "T", "d_k"), finite=False)
-        if keys.shape[-3:-1] != (self.n, self.T) or keys.shape[-1] == 0:
-            allowed = f"(..., n={self.n}, T={self.T}, d_k) to match X, with d_k at least 1"
-            raise ValueError(f"K: got shape {keys.shape}; allowed: {allowed}")
+        arrays.need_shape("K", keys[..., 0] if keys.shape[-1] else keys, ("n", "T"), (self.n, self.T), "X")
+        if keys.shape[-1] == 0:
+            raise ValueError(f"K: got shape {keys.shape}; allowed: (..., n, T, d_k) with d_k at least 1")
         arrays.need_finite("K", keys, self._match(lengths, keys, "K"))
         return keys
 

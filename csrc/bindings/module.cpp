@@ -7,6 +7,7 @@ void bind_checks(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_descent(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
+void bind_margin(pybind11::module_& m);
 } // namespace fastmm::python
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
@@ -16,4 +17,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     fastmm::python::bind_attention(m);
     fastmm::python::bind_descent(m);
     fastmm::python::bind_losses(m);
+    fastmm::python::bind_margin(m);
 }

@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
-#include <new>
 
 namespace fastmm {
 
@@ -24,24 +21,6 @@ template <class R> struct TokenBatch {
     Blocks<R> keys;               // (n, T, d)
     Blocks<R> scores;             // (n, T), labels included
     Blocks<std::int64_t> lengths; // (n), or none when all sequences are full
-};
-
-// Memory aligned to a cache line, for vectors.
-template <class R> class Aligned {
-public:
-    explicit Aligned(std::int64_t count = 0) {
-        if (count == 0) return;
-        const std::size_t bytes = (static_cast<std::size_t>(count) * sizeof(R) + 63) / 64 * 64;
-        data_.reset(static_cast<R*>(std::aligned_alloc(64, bytes)));
-        if (!data_) throw std::bad_alloc();
-    }
-    R* get() const { return data_.get(); }
-
-private:
-    struct Free {
-        void operator()(void* data) const { std::free(data); }
-    };
-    std::unique_ptr<R, Free> data_;
 };
 
 } // namespace fastmm

@@ -1,11 +1,14 @@
 // Small problems go to the lanes kernel in blocks of one vector, large ones step by step; see descent.hpp.
 #include "fastmm/descent.hpp"
 
+#include "fastmm/aligned.hpp"
 #include "fastmm/dispatch.hpp"
 #include "fastmm/gradient.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <vector>
 
 namespace fastmm {
@@ -37,9 +40,10 @@ template <class R> class LanesWorker {
 public:
     explicit LanesWorker(const DescentBatch<R>& batch)
         : batch_(batch), width_(static_cast<std::size_t>(KernelsOf<R>::width(kernels()))),
-          workspace_(KernelsOf<R>::workspace(kernels(), batch.tokens.n, batch.tokens.T, batch.tokens.d)), keys_(width_),
-          scores_(width_), lengths_(width_), p_(width_), recorded_(width_), lr_(width_), steps_done_(width_),
-          reason_(width_), stride_(width_), spare_(static_cast<std::size_t>(2 * batch.tokens.d)) {}
+          workspace_(static_cast<std::size_t>(
+              KernelsOf<R>::workspace(kernels(), batch.tokens.n, batch.tokens.T, batch.tokens.d))),
+          keys_(width_), scores_(width_), lengths_(width_), p_(width_), recorded_(width_), lr_(width_),
+          steps_done_(width_), reason_(width_), stride_(width_), spare_(static_cast<std::size_t>(2 * batch.tokens.d)) {}
 
     // Runs the instances listed in [first, last), at most one vector of them.
     void run(const std::int64_t* first, const std::int64_t* last, bool wide, Pulse& pulse) {
@@ -80,7 +84,7 @@ public:
         job.reason = reason_.data();
         job.beat = &Beat::call;
         job.context = &beat;
-        job.workspace = workspace_.get();
+        job.workspace = workspace_.data();
         KernelsOf<R>::descend(kernels(), job);
         for (std::size_t lane = 0; lane < count; ++lane) {
             batch_.steps_done[first[lane]] = steps_done_[lane];
@@ -91,7 +95,7 @@ public:
 private:
     const DescentBatch<R>& batch_;
     std::size_t width_;
-    Aligned<R> workspace_;
+    AlignedVector<R> workspace_;
     std::vector<const R*> keys_, scores_;
     std::vector<const std::int64_t*> lengths_;
     std::vector<R*> p_, recorded_;

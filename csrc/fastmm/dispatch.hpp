@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fastmm/kernels.hpp"
+#include "fastmm/margin_kernels.hpp"
 
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Kernels {
 
     // Softmax or its logarithm of one row of T logits, -inf being a mask. False when an entry is NaN or +inf.
     bool (*softmax64)(const double* logits, std::int64_t T, bool logarithm, double* out, double* workspace);
+    const MarginKernels* margin;
 };
 
 // The set in use: the best this CPU has, or the one named by the environment variable FASTMM_ISA (baseline, avx2,

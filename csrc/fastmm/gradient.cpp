@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 namespace fastmm {
 
@@ -61,7 +62,8 @@ template <class R> GradientOfOne<R>::GradientOfOne(const GradientBatch<R>& batch
     : batch_(batch), inputs_(inputs_of_chunk(batch.tokens.n, batch.tokens.T, batch.tokens.d)),
       chunks_(ceil_div(batch.tokens.n, inputs_)), p_(static_cast<std::size_t>(padded(batch.tokens.d))),
       scale_p_(static_cast<std::size_t>(chunks_)), scale_v_(scale_p_), losses_(scale_p_),
-      parts_p_(chunks_ * padded(batch.tokens.d)), parts_v_(batch.values ? chunks_ * padded(batch.d_v) : 0) {}
+      parts_p_(static_cast<std::size_t>(chunks_ * padded(batch.tokens.d))),
+      parts_v_(static_cast<std::size_t>(batch.values ? chunks_ * padded(batch.d_v) : 0)) {}
 
 template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, double* scratch) {
     const auto& tokens = batch_.tokens;
@@ -76,11 +78,11 @@ template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, 
     rows.scores = tokens.scores[b] + from * tokens.T;
     rows.lengths = tokens.lengths ? tokens.lengths[b] + from : nullptr;
     rows.p = p_.data();
-    rows.direction = parts_p_.get() + c * padded(tokens.d);
+    rows.direction = parts_p_.data() + c * padded(tokens.d);
     if (batch_.values) {
         rows.values = batch_.values[b] + from * tokens.T * batch_.d_v;
         rows.labels = batch_.labels[b] + from;
-        rows.direction_v = parts_v_.get() + c * padded(batch_.d_v);
+        rows.direction_v = parts_v_.data() + c * padded(batch_.d_v);
     }
     rows.workspace = scratch;
     KernelsOf<R>::gradient(kernels(), rows);
@@ -105,8 +107,8 @@ template <class R> double GradientOfOne<R>::operator()(std::int64_t b, const dou
         });
         if (stopped) return std::numeric_limits<double>::quiet_NaN();
     }
-    combine(parts_p_.get(), scale_p_.data(), chunks_, batch_.tokens.d, batch_.tokens.n, of_p);
-    if (of_v != nullptr) combine(parts_v_.get(), scale_v_.data(), chunks_, batch_.d_v, batch_.tokens.n, *of_v);
+    combine(parts_p_.data(), scale_p_.data(), chunks_, batch_.tokens.d, batch_.tokens.n, of_p);
+    if (of_v != nullptr) combine(parts_v_.data(), scale_v_.data(), chunks_, batch_.d_v, batch_.tokens.n, *of_v);
     double loss = 0.0;
     for (const double part : losses_) loss += part;
     return loss / static_cast<double>(batch_.tokens.n);

@@ -1,6 +1,7 @@
 // Loss and gradients in p and v of a batch of problems; the same bits for any number of threads and any batch.
 #pragma once
 
+#include "fastmm/aligned.hpp"
 #include "fastmm/batch.hpp"
 #include "fastmm/kernels.hpp"
 #include "fastmm/parallel.hpp"
@@ -42,7 +43,7 @@ private:
     const GradientBatch<R>& batch_;
     std::int64_t inputs_, chunks_; // inputs a chunk, chunks
     std::vector<double> p_, scale_p_, scale_v_, losses_;
-    Aligned<double> parts_p_, parts_v_;
+    AlignedVector<double> parts_p_, parts_v_;
 };
 
 // Outputs are (batch) and (batch, d) or (batch, d_v); null where not wanted. Returns true when stopped early.

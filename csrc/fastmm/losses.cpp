@@ -5,17 +5,23 @@
 
 namespace fastmm {
 
-double loss_value(LossKind kind, double x) {
+LossParts loss_parts(LossKind kind, double x) {
     switch (kind) {
-    case LossKind::logistic:
-        return (x < 0 ? -x : 0.0) + std::log1p(std::exp(-std::fabs(x)));
+    case LossKind::logistic: {
+        const double rest = std::log1p(std::exp(-std::fabs(x)));
+        return {(x < 0 ? -x : 0.0) + rest, -(x > 0 ? x : 0.0) - rest};
+    }
     case LossKind::exponential:
-        return std::exp(-x);
+        return {std::exp(-x), -x};
     case LossKind::correlation:
         break;
     }
-    return -x;
+    return {-x, 0.0};
 }
+
+double loss_value(LossKind kind, double x) { return loss_parts(kind, x).value; }
+
+double loss_log_slope(LossKind kind, double x) { return loss_parts(kind, x).log_slope; }
 
 double loss_slope(LossKind kind, double x) {
     switch (kind) {
@@ -39,18 +45,6 @@ double loss_curvature(LossKind kind, double x) {
     }
     case LossKind::exponential:
         return std::exp(-x);
-    case LossKind::correlation:
-        break;
-    }
-    return 0.0;
-}
-
-double loss_log_slope(LossKind kind, double x) {
-    switch (kind) {
-    case LossKind::logistic:
-        return -(x > 0 ? x : 0.0) - std::log1p(std::exp(-std::fabs(x)));
-    case LossKind::exponential:
-        return -x;
     case LossKind::correlation:
         break;
     }

@@ -10,4 +10,10 @@ double loss_slope(LossKind kind, double x);
 double loss_curvature(LossKind kind, double x);
 double loss_log_slope(LossKind kind, double x); // log(-slope), where the slope itself underflows
 
+// Value and log(-slope) together, at the price of one.
+struct LossParts {
+    double value, log_slope;
+};
+LossParts loss_parts(LossKind kind, double x);
+
 } // namespace fastmm

@@ -13,10 +13,14 @@ namespace {
 template <class R> constexpr R square_low() { return sizeof(R) == 8 ? R(1e-280) : R(1e-28f); }
 template <class R> constexpr R square_high() { return sizeof(R) == 8 ? R(1e280) : R(1e30f); }
 
+// How far the common exponent may be from the true one: far from overflow, and what is cut off is nothing beside the
+// sum.
+template <class R> constexpr R shift_slack() { return sizeof(R) == 8 ? R(200) : R(20); }
+
 // A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
 template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
 
-template <class R, LossKind kind, bool wide> class DescentRun {
+template <class R> class DescentRun {
     using V = Vec<R>;
     using M = Mask<R>;
     static constexpr int width = Lanes<R>::width;
@@ -75,31 +79,35 @@ private:
     // Calls body.operator()<tokens>(first token) for every tile of an input.
     template <class Body> FASTMM_INLINE void tiles(const Body& body) const {
         std::int64_t t0 = 0;
-        for (; t0 + tile <= T; t0 += tile) body.template operator()<tile>(t0);
-        switch (T - t0) {
-        case 1:
-            body.template operator()<1>(t0);
-            break;
-        case 2:
-            body.template operator()<2>(t0);
-            break;
-        case 3:
-            body.template operator()<3>(t0);
-            break;
-        case 4:
-            body.template operator()<4>(t0);
-            break;
-        case 5:
-            body.template operator()<5>(t0);
-            break;
-        case 6:
-            body.template operator()<6>(t0);
-            break;
-        case 7:
-            body.template operator()<7>(t0);
-            break;
-        default:
-            break;
+        for (std::int64_t k = 0; k < block.tiling.count; ++k) {
+            const std::int64_t tokens = block.tiling.tokens(k);
+            switch (tokens) {
+            case 1:
+                body.template operator()<1>(t0);
+                break;
+            case 2:
+                body.template operator()<2>(t0);
+                break;
+            case 3:
+                body.template operator()<3>(t0);
+                break;
+            case 4:
+                body.template operator()<4>(t0);
+                break;
+            case 5:
+                body.template operator()<5>(t0);
+                break;
+            case 6:
+                body.template operator()<6>(t0);
+                break;
+            case 7:
+                body.template operator()<7>(t0);
+                break;
+            default:
+                body.template operator()<8>(t0);
+                break;
+            }
+            t0 += tokens;
         }
     }
 
@@ -197,10 +205,26 @@ private:
     const V* skips_of(std::int64_t i) const { return block.skips + i * T; }
     V* logits_of(std::int64_t i) const { return block.logits + i * T; }
 
-    // Minus the gradient of the sum of losses, without the factor e^exponent.
+    // Minus the gradient of the sum of losses, divided by e^shift. The shift is the largest exponent of the step
+    // before: from one step to the next it moves little, and a pass over the keys is saved. Where it moved far (a first
+    // step, a long one) the pass is made again with the exponent it found.
     void gradient() {
+        pass();
+        const V none = splat(-static_cast<R>(__builtin_inf()));
+        const M stale = active & (exponent != none) & (absolute<R>(exponent - shift) > splat(shift_slack<R>()));
+        if (any(stale)) {
+            shift = choose<R>(stale, exponent, shift);
+            pass();
+        }
+        used_shift = shift;
+        shift = zero_where<R>(exponent == none, exponent);
+    }
+
+    void pass() {
         const R infinity = static_cast<R>(__builtin_inf());
         exponent = splat(-infinity);
+        const V unit = exp_cut<R>(shift);
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
         for (std::int64_t i = 0; i < n; ++i) {
             V counted = splat(-infinity), highest = splat(R(0));
             const Logits logits{block, keys_of(i), block.masks + i * T, skips_of(i), logits_of(i), counted, highest};
@@ -210,18 +234,17 @@ private:
                 counted = splat(-infinity);
                 tiles(logits);
             }
-            if constexpr (wide) counted += log_slope(i);
+            V own_shift = shift;
+            if (job.wide) {
+                counted += log_slope(i);
+                own_shift -= block.slopes[i];
+            }
             exponent = larger(counted, exponent);
-        }
-        const V shift = zero_where<R>(exponent == splat(-infinity), exponent);
-        const V unit = exp_cut<R>(shift);
-        for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
-        for (std::int64_t i = 0; i < n; ++i) {
+
             V sum = splat(R(0)), skipped = splat(R(0)), gain = splat(R(0));
-            const V own_shift = wide ? shift - block.slopes[i] : shift;
             tiles(Weights{block, gaps_of(i), skips_of(i), logits_of(i), own_shift, sum, skipped, gain});
             V factor, mean, scaled_mean;
-            if constexpr (wide) {
+            if (job.wide) {
                 factor = splat(R(1)) / block.totals[i];
                 mean = block.means[i];
                 scaled_mean = gain * factor;
@@ -229,7 +252,7 @@ private:
                 factor = splat(R(1)) / fma(unit, sum, block.merged[i] + skipped);
                 scaled_mean = gain * factor;
                 mean = unit * scaled_mean;
-                factor *= slope_size<R, kind>(block.base_score[i] + mean);
+                factor *= slope_size<R>(job.loss, block.base_score[i] + mean);
             }
             tiles(Pull{block, keys_of(i), gaps_of(i), skips_of(i), logits_of(i), factor, mean, scaled_mean});
         }
@@ -245,9 +268,9 @@ private:
         }
         block.totals[i] = total;
         block.means[i] = gain / total;
-        V out;
+        V out = total;
         for (int lane = 0; lane < width; ++lane)
-            out[lane] = static_cast<R>(loss_log_slope(kind, block.base_score[i][lane] + block.means[i][lane]));
+            out[lane] = static_cast<R>(loss_log_slope(job.loss, block.base_score[i][lane] + block.means[i][lane]));
         block.slopes[i] = out;
         return out;
     }
@@ -273,7 +296,7 @@ private:
         for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
         const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
         if (any(active & ~good)) square = settle(square, good, step);
-        const V length = job.normalized ? rate / root(square) : rate * exp_cut<R>(exponent);
+        const V length = job.normalized ? rate / root(square) : rate * exp_cut<R>(used_shift);
         if (job.normalized) {
             for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
             return;
@@ -334,29 +357,14 @@ private:
     DescentBlock<R> block;
     const std::int64_t n, T, d;
     V rate, exponent;
+    V shift = splat(R(0)), used_shift = splat(R(0));
     M active;
     bool all_active, interrupted = false;
 };
 
-template <class R, LossKind kind> void run(const DescentLanes<R>& lanes) {
-    if (lanes.wide)
-        DescentRun<R, kind, true>(lanes).run();
-    else
-        DescentRun<R, kind, false>(lanes).run();
-}
-
 } // namespace
 
-template <class R> void descend(const DescentLanes<R>& lanes) {
-    switch (lanes.loss) {
-    case LossKind::logistic:
-        return run<R, LossKind::logistic>(lanes);
-    case LossKind::exponential:
-        return run<R, LossKind::exponential>(lanes);
-    case LossKind::correlation:
-        return run<R, LossKind::correlation>(lanes);
-    }
-}
+template <class R> void descend(const DescentLanes<R>& lanes) { DescentRun<R>(lanes).run(); }
 
 template <class R> std::int64_t descend_workspace(std::int64_t n, std::int64_t T, std::int64_t d) {
     return DescentBlock<R>::size(n, T, d);

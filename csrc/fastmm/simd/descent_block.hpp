@@ -14,7 +14,12 @@
 
 namespace fastmm::FASTMM_ISA {
 
-inline constexpr int tile = 8; // tokens handled together; the last tile of an input may be shorter
+// Tokens are handled in tiles of at most 8, as even as can be: ten as five and five.
+struct Tiling {
+    std::int64_t count, least, longer; // tiles, tokens of the shorter ones, number of those with one more
+    explicit Tiling(std::int64_t T) : count((T + 7) / 8), least(T / count), longer(T % count) {}
+    std::int64_t tokens(std::int64_t k) const { return k < longer ? least + 1 : least; }
+};
 
 template <class R> struct DescentBlock {
     using V = Vec<R>;
@@ -36,6 +41,7 @@ template <class R> struct DescentBlock {
     V* lost;            // (d) what rounding took from p (floats)
     V* g;               // (d)
     std::int64_t* base; // (n, width) token
+    Tiling tiling;
     bool any_skip;
 
     static std::int64_t vectors(std::int64_t n, std::int64_t T, std::int64_t d) {
@@ -47,7 +53,7 @@ template <class R> struct DescentBlock {
     }
 
     explicit DescentBlock(const DescentLanes<R>& lanes)
-        : job(lanes), n(lanes.n), T(lanes.T), d(lanes.d), any_skip(false) {
+        : job(lanes), n(lanes.n), T(lanes.T), d(lanes.d), tiling(lanes.T), any_skip(false) {
         V* next = reinterpret_cast<V*>(lanes.workspace);
         const auto take = [&next](std::int64_t count) {
             V* out = next;
@@ -102,8 +108,8 @@ template <class R> struct DescentBlock {
         merged[i][lane] = count;
         base_score[i][lane] = mean;
 
-        for (std::int64_t t0 = 0; t0 < T; t0 += tile) {
-            const std::int64_t tokens = T - t0 < tile ? T - t0 : tile;
+        for (std::int64_t k = 0, t0 = 0; k < tiling.count; t0 += tiling.tokens(k++)) {
+            const std::int64_t tokens = tiling.tokens(k);
             V* to = keys + (i * T + t0) * d;
             for (std::int64_t u = 0; u < tokens; ++u) {
                 const std::int64_t t = t0 + u;

@@ -47,11 +47,8 @@ template <> struct Lanes<float> {
 template <class R> using Vec = typename Lanes<R>::V;
 template <class R> using Mask = typename Lanes<R>::I;
 
-template <class R> inline Vec<R> splat(R value) {
-    Vec<R> out;
-    for (int lane = 0; lane < Lanes<R>::width; ++lane) out[lane] = value;
-    return out;
-}
+// All lanes alike; the zero folds away, -0 included. (Set lane by lane, gcc 12 inserts them one after the other.)
+template <class R> inline Vec<R> splat(R value) { return value - Vec<R>{}; }
 
 template <class R> inline Vec<R> load(const R* from) {
     Vec<R> out;
@@ -154,18 +151,24 @@ inline bool any(Int32s mask) {
 
 template <class R> inline Vec<R> absolute(Vec<R> a) { return larger(a, -a); }
 
-// Sum and maximum over the lanes in one fixed order: halves are folded onto each other.
-template <class R> inline R sum(Vec<R> a) {
-    R part[Lanes<R>::width];
-    store<R>(part, a);
-    for (int half = Lanes<R>::width / 2; half > 0; half /= 2)
-        for (int lane = 0; lane < half; ++lane) part[lane] += part[lane + half];
-    return part[0];
+// Sum over the lanes in one fixed order: halves are folded onto each other.
+inline double sum(Doubles a) {
+#if defined(__AVX512F__)
+    const __m256d half = _mm256_add_pd(_mm512_maskz_extractf64x4_pd(0xf, (__m512d)a, 0),
+                                       _mm512_maskz_extractf64x4_pd(0xf, (__m512d)a, 1));
+    const __m128d quarter = _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(quarter, _mm_unpackhi_pd(quarter, quarter)));
+#elif defined(__AVX2__)
+    const __m128d half = _mm_add_pd(_mm256_castpd256_pd128((__m256d)a), _mm256_extractf128_pd((__m256d)a, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
+#else
+    return a[0] + a[1];
+#endif
 }
 
-template <class R> inline R maximum(Vec<R> a) {
-    R out = a[0];
-    for (int lane = 1; lane < Lanes<R>::width; ++lane) out = a[lane] > out ? a[lane] : out;
+inline double largest(Doubles a) {
+    double out = a[0];
+    for (int lane = 1; lane < Lanes<double>::width; ++lane) out = a[lane] > out ? a[lane] : out;
     return out;
 }
 

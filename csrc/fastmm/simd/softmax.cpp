@@ -41,7 +41,7 @@ bool softmax_row(const double* logits, std::int64_t T, bool logarithm, double* o
         sums = next;
         if (!logarithm) store<double>(gaps + t, e);
     }
-    const double rest = sum<double>(sums) + sum<double>(errors);
+    const double rest = sum(sums) + sum(errors);
     if (logarithm) {
         const double shift = ::log1p(rest);
         for (std::int64_t t = 0; t < T; ++t) out[t] = t == top ? 0.0 - shift : (gaps[t] - shift) + lost[t];

@@ -1,0 +1,23 @@
+"""Entry of all programs to their solver: the compiled active set, or OSQP finished by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastmm.margin.program import Options, Program
+from fastmm.margin.result import MaxMargin
+
+
+def solve(program: Program, options: Options) -> MaxMargin:
+    """Solves a batch of programs and raises, if so asked, where an answer is missing."""
+    if options.solver == "osqp":
+        from fastmm.margin import osqp_backend  # imports osqp, which takes longer than most solves
+
+        raw: dict[str, Any] = osqp_backend.solve(program, options)
+        solver = "osqp"
+    else:
+        raw, solver = program.native(options.settings(program)), "active-set"
+    result = MaxMargin.from_raw(raw, program.batch, program.row_shape, solver)
+    if options.throw:
+        result.check(program.name, bool(raw["interrupted"]))
+    return result

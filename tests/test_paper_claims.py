@@ -1,0 +1,85 @@
+"""Claims: how a verdict follows from the numbers, and that every claim of every figure holds."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fastmm as mm
+from fastmm.paper.claims import SOURCES, Claim
+
+IDS = {
+    "figure1a": {"starts", "5000", "20000", "norm", "p_mm", "norms", "margins", "objective", "global", "local"},
+    "figure1b": {"selected", "gmm", "lmm", "global", "local"},
+    "figure1c": {"torch", "tokens", "p_mm", "active", "multipliers", "objective", "feasible", "local", "starts"},
+    "step_rules": {"normalized.probability", "gradient.probability", "gradient.norm", "gradient.corr"},
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {name: figure() for name, figure in mm.paper.FIGURES.items()}
+
+
+def claim(relation, expected, measured, tolerance=0.0):
+    return Claim("test.one", "A statement.", "Nowhere [N]", relation, expected, measured, tolerance)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_every_claim_of_the_figure_holds(results, name):
+    broken = [(c.id, c.expected, c.measured) for c in results[name].claims if not c.ok]
+    assert broken == []
+    assert results[name].ok
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_the_figure_checks_what_it_should(results, name):
+    found = [c.id for c in results[name].claims]
+    assert len(found) == len(set(found))
+    assert {f"{name}.{part}" for part in IDS[name]} <= set(found)
+    assert all(c.source[-3:] in {f"[{letter}]" for letter in SOURCES} for c in results[name].claims)
+
+
+@pytest.mark.parametrize(
+    ("relation", "expected", "measured", "tolerance", "ok"),
+    [
+        ("=", 1.0, 1.0009, 1e-3, True),
+        ("=", 1.0, 1.0011, 1e-3, False),
+        ("=", [1.0, 2.0], [1.0, 2.0], 0, True),
+        ("=", [1.0, 2.0], [1.0, 2.1], 1e-3, False),
+        ("=", [1.0, 2.0], [1.0], 9, False),
+        ("=", [[0, 6]], np.zeros((0, 2)), 9, False),
+        ("=", 1.0, np.nan, 9, False),
+        ("=", True, True, 0, True),
+        ("=", True, 1, 0, False),
+        ("=", [True, False], [True, True], 0, False),
+        ("=", "steps", "steps", 0, True),
+        (">=", 0.9, [0.95, 0.9], 0, True),
+        (">=", 0.9, [0.95, 0.89], 0, False),
+        (">=", 0.9, [0.95, np.nan], 0, False),
+        (">=", 0.9, [], 0, False),
+        ("in", (0.0, 1.0), [0.0, 1.0, 0.5], 0, True),
+        ("in", (0.0, 1.0), [0.0, 1.1], 0.05, False),
+    ],
+)
+def test_the_verdict_follows_from_the_numbers(relation, expected, measured, tolerance, ok):
+    assert claim(relation, expected, measured, tolerance).ok is ok
+
+
+def test_an_unknown_relation_is_refused():
+    with pytest.raises(ValueError, match="allowed: =, >=, in"):
+        claim("<", 1, 2)
+
+
+def test_a_claim_is_plain_json_even_with_nan():
+    entry = claim(">=", np.float64(0.5), np.array([1.0, np.nan])).to_dict()
+    assert json.loads(json.dumps(entry, allow_nan=False))["measured"] == [1.0, "nan"]
+    assert entry["ok"] is False
+
+
+def test_tables_show_the_range_of_what_was_measured():
+    several = claim("in", (0.0, 1.0), [0.25, 0.75])
+    assert (several.expected_text, several.measured_text) == ("0 to 1", "0.25 to 0.75")
+    least = claim(">=", 0.5, [0.75, 0.625])
+    assert (least.expected_text, least.measured_text) == ("≥ 0.5", "0.625 (least of 2)")
+    assert claim("=", True, False).measured_text == "no"
