@@ -5,12 +5,17 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN)
 # The environment is made anew when the interpreter or the place of this folder changes.
 key := $(shell { $(PYTHON) -VV; pwd; } 2>&1 | cksum | cut -d' ' -f1)
 venv := .venv/stamps/python-$(key)
+build_tools := .venv/stamps/build-tools
 installed := .venv/stamps/installed
 test_tools := .venv/stamps/test-tools
 bench_tools := .venv/stamps/bench-tools
 
 # Folders are listed too: removing a file changes them.
 sources := $(shell find fastmm csrc/fastmm csrc/bindings -name __pycache__ -prune -o ! -name '*.so' -print)
+# One build serves the wheel and the C++ tests. Its tools stand in .venv, so that the next build compiles only changes.
+build := build/make-$(key)
+# Warnings stop CI, not those who come with a newer compiler.
+werror := $(if $(CI),ON,OFF)
 pip := .venv/bin/python -I -m pip --quiet --disable-pip-version-check
 with_tools := PATH="$$PWD/.venv/bin:$$PATH"
 # Started from .venv and isolated, neither pytest nor what a test starts can import the source tree by accident.
@@ -25,9 +30,9 @@ paper: $(installed)
 
 test: test-cpp test-python
 
-test-cpp: build/release/build.ninja
-	$(with_tools) cmake --build --preset release
-	$(with_tools) ctest --preset release
+test-cpp: $(installed)
+	$(with_tools) cmake --build $(build) --target cpp_tests
+	$(with_tools) ctest --test-dir $(build) --output-on-failure
 
 test-python: $(installed) $(test_tools)
 	$(pytest) ../tests
@@ -47,19 +52,20 @@ $(venv):
 	$(pip) install --upgrade 'pip>=25.1'
 	mkdir -p $(@D) && touch $@
 
-$(installed): $(venv) pyproject.toml CMakeLists.txt $(sources)
+$(build_tools): $(venv) pyproject.toml
+	$(pip) install --group build
+	touch $@
+
+$(installed): $(build_tools) pyproject.toml CMakeLists.txt $(sources)
 	@echo 'Building fastmm; the first time takes some minutes.'
-	$(pip) install .
+	$(with_tools) $(pip) install --no-build-isolation -Cbuild-dir=$(build) -Ccmake.define.FASTMM_TESTS=ON \
+	  -Ccmake.define.FASTMM_WERROR=$(werror) .
 	touch $@
 
 $(test_tools): $(venv) pyproject.toml
-	$(pip) install --group test cmake ninja
+	$(pip) install --group test
 	touch $@
 
 $(bench_tools): $(venv) pyproject.toml
 	$(pip) install --group bench
-	touch $@
-
-build/release/build.ninja: $(test_tools) CMakePresets.json
-	$(with_tools) cmake --preset release
 	touch $@
