@@ -191,10 +191,10 @@ class _Call(PointCall):
     def gradient(self, loss: Loss, values: Problem | None, threads: int | None) -> dict[str, Any]:
         keys = arrays.blocks(self.problem.K, 3, self.batch)
         scores = arrays.blocks(self.problem.scores, 2, self.batch)
-        none = (None, None)
-        X = none if values is None else arrays.blocks(values.X, 3, self.batch)
-        Y = none if values is None else arrays.blocks(values.Y, 1, self.batch)
-        out = _core.gradient(*keys, *scores, *self.p, loss.code, *X, *Y, *self.lengths, resolve_threads(threads))
+        X, X_index = (None, None) if values is None else arrays.blocks(values.X, 3, self.batch)
+        Y, Y_index = (None, None) if values is None else arrays.blocks(values.Y, 1, self.batch)
+        threads = resolve_threads(threads)
+        out = _core.gradient(*keys, *scores, *self.p, loss.code, X, X_index, Y, Y_index, *self.lengths, threads)
         if np.isnan(out["log_norm_p"]).any():
             raise ValueError("p: the logits K p leave the range of double precision; allowed: a smaller p")
         return out

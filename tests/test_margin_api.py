@@ -97,7 +97,7 @@ def test_bad_options_are_named():
         )
     for limit in (0, -1.0, float("nan"), True, "1"):
         refuses(ValueError, f"time_limit: got {limit!r}; allowed: None or a pos", mm.min_norm, A, 1.0, time_limit=limit)
-    refuses(ValueError, "threads: got 0; allowed: None or a positive integer", mm.min_norm, A, 1.0, threads=0)
+    refuses(ValueError, "threads: got 0; allowed: None or an integer in 1..4096", mm.min_norm, A, 1.0, threads=0)
     refuses(ValueError, "start: got shape (3,); allowed: a MaxMargin", mm.min_norm, A, 1.0, start=np.ones(3))
 
 

@@ -26,7 +26,7 @@ def test_known_values(path):
 
 
 vectors = st.lists(st.floats(-1e300, 1e300, allow_subnormal=False), min_size=3, max_size=3).filter(
-    lambda x: max(map(abs, x)) > 1e-280
+    lambda x: max(map(abs, x)) > 1e-180  # so that the tests' own scalings leave something of it
 )
 
 

@@ -30,7 +30,7 @@ def test_an_argument_is_taken_as_given(monkeypatch, threads):
 
 @pytest.mark.parametrize("threads", [0, -1, 1.0, 2.5, True, False, "2", np.float64(2)])
 def test_a_wrong_argument_is_named(threads):
-    with pytest.raises(ValueError, match=r"threads: got .*; allowed: None or a positive integer"):
+    with pytest.raises(ValueError, match=r"threads: got .*; allowed: None or an integer in 1..4096"):
         resolve_threads(threads)
 
 
