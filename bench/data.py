@@ -25,12 +25,13 @@ class Batch(NamedTuple):
 
 
 class Large(NamedTuple):
-    """One large problem: keys and tokens (n, T, d), labels (n,), head (d,), the point p (d,)."""
+    """One large problem: keys and tokens (n, T, d), labels (n,), head (d,), the point p (d,), scores (n, T)."""
 
     X: np.ndarray
     Y: np.ndarray
     v: np.ndarray
     p: np.ndarray
+    scores: np.ndarray
 
 
 @lru_cache(maxsize=4)
@@ -52,15 +53,17 @@ def large_problem(n: int, T: int, d: int, seed: int) -> Large:
     X = np.empty((n, T, d))
     for start in range(0, n, 1024):  # in pieces, to need no second array of that size
         rng.standard_normal(out=X[start : start + 1024])
-    return Large(X, rng.choice([-1.0, 1.0], size=n), rng.normal(size=d) / np.sqrt(d), rng.normal(size=d) / np.sqrt(d))
+    Y, v, p = rng.choice([-1.0, 1.0], size=n), rng.normal(size=d) / np.sqrt(d), rng.normal(size=d) / np.sqrt(d)
+    return Large(X, Y, v, p, Y[:, None] * (X @ v))
 
 
 @lru_cache(maxsize=4)
 def separable_keys(instances: int, shape: tuple[int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal keys (I, n, T, d) and tokens (I, n) that some hidden direction selects: all feasible."""
+    """Keys (I, n, T, d) on the unit sphere and tokens (I, n) that some hidden direction selects: all feasible."""
     n, T, d = shape
     rng = np.random.default_rng([seed, n, T, d])
     K = rng.normal(size=(instances, n, T, d))
+    K /= np.linalg.norm(K, axis=-1, keepdims=True)
     hidden = rng.normal(size=(instances, d))
     return K, np.einsum("intd,id->int", K, hidden).argmax(axis=-1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 
@@ -9,6 +10,8 @@ import numpy as np
 
 QUICK = os.environ.get("FASTMM_BENCH_QUICK", "") not in ("", "0")
 FULL = os.environ.get("FASTMM_BENCH_FULL", "") not in ("", "0")
+LAPS = 1 if QUICK else 3
+ROUNDS = 5  # of each contestant in each lap, unless a suite says otherwise
 
 # Library as the tables call it -> distribution.
 LIBRARIES = {
@@ -29,7 +32,7 @@ DESCENT = (
     "fastmm float32",
     "JAX jax.grad, jit + vmap + scan",
     "JAX hand-written gradient, jit + vmap + scan",
-    "Numba hand-written gradient, prange",
+    "Numba hand-written gradient",
     "NumPy whole batch at once",
     "PyTorch module loop",
 )
@@ -37,7 +40,8 @@ GRADIENT = (
     "fastmm loss_and_grad",
     "Numba reading the keys, one stream",
     "Numba reading the keys, four streams",
-    "Numba hand-written gradient, prange",
+    "Numba reading the keys, eight streams",
+    "Numba hand-written gradient",
     "PyTorch analytic gradient",
     "NumPy analytic gradient",
 )
@@ -53,6 +57,16 @@ SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN}
 
 def library(contestant: str) -> str:
     return contestant.split()[0]
+
+
+def version(distribution: str) -> str | None:
+    """Version of an installed distribution; a package used from its source tree says it itself."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        if importlib.util.find_spec(distribution) is None:
+            return None
+        return str(getattr(importlib.import_module(distribution), "__version__", "unknown"))
 
 
 def installed(contestants: tuple[str, ...]) -> list[str]:

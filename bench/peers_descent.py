@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from data import Batch
+
+from bench.data import Batch
 
 Run = Callable[[int], np.ndarray]
 LR = 0.1
@@ -37,11 +38,11 @@ def numpy_batch(batch: Batch) -> Run:
 def numba_loop(batch: Batch) -> Run:
     import numba
 
-    @numba.njit(parallel=True)
+    @numba.njit
     def descend(X, scores, steps, lr, epsilon):
         instances, n, T, d = X.shape
         P = np.zeros((instances, d))
-        for b in numba.prange(instances):
+        for b in range(instances):
             p, g, s = np.zeros(d), np.zeros(d), np.zeros(T)
             for _ in range(steps):
                 g[:] = 0.0

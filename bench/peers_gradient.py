@@ -47,69 +47,79 @@ def torch_analytic(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
 def numba_loop(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
     import numba
 
-    @numba.njit(parallel=True, fastmath={"reassoc", "contract"})
+    @numba.njit(fastmath={"reassoc", "contract"})
     def gradient(K, scores, p):
         n, T, d = K.shape
-        chunks = 256
-        parts = np.zeros((chunks, d))
-        for chunk in numba.prange(chunks):
-            s, g = np.zeros(T), np.zeros(d)
-            for i in range(chunk * n // chunks, (chunk + 1) * n // chunks):
-                top = -np.inf
-                for t in range(T):
-                    a = 0.0
-                    for j in range(d):
-                        a += K[i, t, j] * p[j]
-                    s[t] = a
-                    top = max(top, a)
-                total, z = 0.0, 0.0
-                for t in range(T):
-                    s[t] = np.exp(s[t] - top)
-                    total += s[t]
-                    z += s[t] * scores[i, t]
-                z /= total
-                slope = -1.0 / (1.0 + np.exp(z)) / n / total
-                for t in range(T):
-                    c = slope * s[t] * (scores[i, t] - z)
-                    for j in range(d):
-                        g[j] += c * K[i, t, j]
-            parts[chunk] = g
-        return parts.sum(axis=0)
+        s, g = np.zeros(T), np.zeros(d)
+        for i in range(n):
+            top = -np.inf
+            for t in range(T):
+                a = 0.0
+                for j in range(d):
+                    a += K[i, t, j] * p[j]
+                s[t] = a
+                top = max(top, a)
+            total, z = 0.0, 0.0
+            for t in range(T):
+                s[t] = np.exp(s[t] - top)
+                total += s[t]
+                z += s[t] * scores[i, t]
+            z /= total
+            slope = -1.0 / (1.0 + np.exp(z)) / n / total
+            for t in range(T):
+                c = slope * s[t] * (scores[i, t] - z)
+                for j in range(d):
+                    g[j] += c * K[i, t, j]
+        return g
 
     return lambda: gradient(K, scores, p)
 
 
-def one_stream(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
-    """The keys summed front to back; reassociation gives the compiler several vector accumulators."""
+def _reader(K: np.ndarray, loop, streams: int) -> Call:
+    """Sums the keys in so many stretches side by side; reassociation makes each sum several vector accumulators."""
     import numba
 
-    @numba.njit(fastmath={"reassoc"})
-    def read(x):
-        total = 0.0
-        for k in range(x.size):
-            total += x[k]
-        return total
+    assert K.size % streams == 0
+    read = numba.njit(fastmath={"reassoc"})(loop)
+    stretches = K.reshape(streams, -1)
+    return lambda: read(stretches)
 
-    flat = K.reshape(-1)
-    return lambda: read(flat)
+
+def one_stream(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
+    def read(x):
+        a = 0.0
+        for k in range(x.shape[1]):
+            a += x[0, k]
+        return a
+
+    return _reader(K, read, 1)
 
 
 def four_streams(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
-    """The keys summed in four quarters side by side, which keeps more reads under way."""
-    import numba
-
-    @numba.njit(fastmath={"reassoc"})
     def read(x):
-        quarter = x.size // 4
         a = b = c = d = 0.0
-        for k in range(quarter):
-            a += x[k]
-            b += x[quarter + k]
-            c += x[2 * quarter + k]
-            d += x[3 * quarter + k]
-        for k in range(4 * quarter, x.size):
-            a += x[k]
-        return a + b + c + d
+        for k in range(x.shape[1]):
+            a += x[0, k]
+            b += x[1, k]
+            c += x[2, k]
+            d += x[3, k]
+        return (a + b) + (c + d)
 
-    flat = K.reshape(-1)
-    return lambda: read(flat)
+    return _reader(K, read, 4)
+
+
+def eight_streams(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
+    def read(x):
+        a = b = c = d = e = f = g = h = 0.0
+        for k in range(x.shape[1]):
+            a += x[0, k]
+            b += x[1, k]
+            c += x[2, k]
+            d += x[3, k]
+            e += x[4, k]
+            f += x[5, k]
+            g += x[6, k]
+            h += x[7, k]
+        return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+    return _reader(K, read, 8)
