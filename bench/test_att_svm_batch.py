@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def instances(contestant: str) -> int:
     return min(wanted, 8) if QUICK else wanted
 
 
-@lru_cache(maxsize=None)
+@cache
 def prepared(contestant: str, shape: tuple[int, int, int]) -> tuple[peers.Call, str]:
     """The contestant, and how far its answer is from ours; ours is all certified, and checked on its rows here."""
     keys, tokens = separable_keys(2048, shape, SEED)

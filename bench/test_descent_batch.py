@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import pytest
 
@@ -44,7 +44,7 @@ def instances(contestant: str) -> int:
     return min(wanted, 16) if QUICK else wanted
 
 
-@lru_cache(maxsize=None)
+@cache
 def prepared(contestant: str, shape: tuple[int, int, int]) -> tuple[peers.Run, Batch, str]:
     """The compiled contestant, its batch, and how far its answer is from ours; ours is compared with NumPy's."""
     batch = small_problems(1024, shape, SEED).first(instances(contestant))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def reference() -> np.ndarray:
     return peers.numpy_analytic(data.X, data.scores, data.p)()
 
 
-@lru_cache(maxsize=None)
+@cache
 def prepared(contestant: str) -> tuple[peers.Call, str]:
     """The compiled contestant, and how far its answer is from the reference in NumPy."""
     data = large_problem(INPUTS, TOKENS, WIDTH, SEED)
