@@ -1,0 +1,80 @@
+"""Who races in which suite, who is installed, and what counts as the same answer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+
+import numpy as np
+
+QUICK = os.environ.get("FASTMM_BENCH_QUICK", "") not in ("", "0")
+FULL = os.environ.get("FASTMM_BENCH_FULL", "") not in ("", "0")
+LAPS = 1 if QUICK else 3
+ROUNDS = 5  # of each contestant in each lap, unless a suite says otherwise
+
+# Library as the tables call it -> distribution.
+LIBRARIES = {
+    "fastmm": "fastmm",
+    "NumPy": "numpy",
+    "Numba": "numba",
+    "JAX": "jax",
+    "PyTorch": "torch",
+    "DAQP": "daqp",
+    "quadprog": "quadprog",
+    "CVXOPT": "cvxopt",
+    "OSQP": "osqp",
+}
+
+# Contestants of each suite, ours first; the first word is the library.
+DESCENT = (
+    "fastmm float64",
+    "fastmm float32",
+    "JAX jax.grad, jit + vmap + scan",
+    "JAX hand-written gradient, jit + vmap + scan",
+    "Numba hand-written gradient",
+    "NumPy whole batch at once",
+    "PyTorch module loop",
+)
+GRADIENT = (
+    "fastmm loss_and_grad",
+    "Numba reading the keys, one stream",
+    "Numba reading the keys, four streams",
+    "Numba reading the keys, eight streams",
+    "Numba hand-written gradient",
+    "PyTorch analytic gradient",
+    "NumPy analytic gradient",
+)
+MARGIN = (
+    "fastmm att_svm, whole batch",
+    "DAQP one call a problem",
+    "quadprog one call a problem",
+    "OSQP one call a problem, tight and polished",
+    "CVXOPT one call a problem, tight",
+)
+SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN}
+
+
+def library(contestant: str) -> str:
+    return contestant.split()[0]
+
+
+def version(distribution: str) -> str | None:
+    """Version of an installed distribution; a package used from its source tree says it itself."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        if importlib.util.find_spec(distribution) is None:
+            return None
+        return str(getattr(importlib.import_module(distribution), "__version__", "unknown"))
+
+
+def installed(contestants: tuple[str, ...]) -> list[str]:
+    """Those whose library can be imported; the report names the others."""
+    return [name for name in contestants if importlib.util.find_spec(LIBRARIES[library(name)]) is not None]
+
+
+def distances(answers, reference):
+    """Relative distance of each answer (I, d) to its reference."""
+    reference = np.asarray(reference, np.float64)
+    return np.linalg.norm(np.asarray(answers, np.float64) - reference, axis=-1) / np.linalg.norm(reference, axis=-1)
