@@ -27,7 +27,6 @@ template <class R, LossKind kind, bool wide> class DescentRun {
 
 public:
     explicit DescentRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
-        may_overflow = false;
         for (int lane = 0; lane < width; ++lane) {
             rate[lane] = job.lr[lane];
             active[lane] = -1;
@@ -38,8 +37,9 @@ public:
                 const R start = job.p[lane][j];
                 farthest += start < 0 ? -start : start;
             }
-            may_overflow = may_overflow || !(farthest < most_safe<R>());
+            careful[lane] = farthest < most_safe<R>() ? 0 : -1;
         }
+        may_overflow = any(careful);
         if (!job.normalized) rate = rate / splat(static_cast<R>(n));
         all_active = true;
     }
@@ -284,11 +284,12 @@ private:
         for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
         const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
         if (any(active & ~good)) square = settle(square, good, step);
-        const V length = job.normalized ? rate / root(square) : plain_length();
         if (job.normalized && !may_overflow) {
+            const V length = rate / root(square);
             for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
             return;
         }
+        const V length = job.normalized ? careful_length(square) : plain_length();
         M finite = active;
         for (std::int64_t j = 0; j < d; ++j)
             finite &= absolute<R>(fma(length, block.g[j], block.p[j])) < splat(static_cast<R>(__builtin_inf()));
@@ -296,11 +297,20 @@ private:
         for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
     }
 
-    // rate * e^exponent, in two factors because e^exponent may lie outside the numbers where the product does not.
-    V plain_length() const {
+    // Lengths of normalised steps; for lanes whose rate / norm may overflow where the step does not, g is scaled first.
+    V careful_length(V square) {
+        const V norm = root(square);
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] = choose<R>(careful, block.g[j] / norm, block.g[j]);
+        return choose<R>(careful, rate, rate / norm);
+    }
+
+    // Lengths of plain steps, rate * e^exponent; half of the power goes to g, because e^exponent may lie outside the
+    // numbers where the step does not.
+    V plain_length() {
         const V half = -larger(-splat(R(0.5)) * exponent, splat(-largest_half<R>()));
         const V root_of_power = exp_cut<R>(half);
-        return rate * root_of_power * root_of_power;
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] *= root_of_power;
+        return rate * root_of_power;
     }
 
     void advance(std::int64_t j, V change) {
@@ -353,8 +363,9 @@ private:
     const std::int64_t n, T, d;
     V rate, exponent;
     M active;
+    M careful; // lanes whose normalised steps could leave the numbers
     bool all_active, interrupted = false;
-    bool may_overflow; // normalised steps could leave the numbers
+    bool may_overflow; // some lane is careful
 };
 
 template <class R, LossKind kind> void run(const DescentLanes<R>& lanes) {
