@@ -31,7 +31,6 @@ template <class R> class DescentRun {
 
 public:
     explicit DescentRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
-        may_overflow = false;
         for (int lane = 0; lane < width; ++lane) {
             rate[lane] = job.lr[lane];
             active[lane] = -1;
@@ -42,8 +41,9 @@ public:
                 const R start = job.p[lane][j];
                 farthest += start < 0 ? -start : start;
             }
-            may_overflow = may_overflow || !(farthest < most_safe<R>());
+            careful[lane] = farthest < most_safe<R>() ? 0 : -1;
         }
+        may_overflow = any(careful);
         if (!job.normalized) rate = rate / splat(static_cast<R>(n));
         all_active = true;
     }
@@ -307,11 +307,12 @@ private:
         for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
         const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
         if (any(active & ~good)) square = settle(square, good, step);
-        const V length = job.normalized ? rate / root(square) : plain_length();
         if (job.normalized && !may_overflow) {
+            const V length = rate / root(square);
             for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
             return;
         }
+        const V length = job.normalized ? careful_length(square) : plain_length();
         M finite = active;
         for (std::int64_t j = 0; j < d; ++j)
             finite &= absolute<R>(fma(length, block.g[j], block.p[j])) < splat(static_cast<R>(__builtin_inf()));
@@ -319,11 +320,20 @@ private:
         for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
     }
 
-    // rate * e^used_shift, in two factors because the power may lie outside the numbers where the product does not.
-    V plain_length() const {
+    // Lengths of normalised steps; for lanes whose rate / norm may overflow where the step does not, g is scaled first.
+    V careful_length(V square) {
+        const V norm = root(square);
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] = choose<R>(careful, block.g[j] / norm, block.g[j]);
+        return choose<R>(careful, rate, rate / norm);
+    }
+
+    // Lengths of plain steps, rate * e^used_shift; half of the power goes to g, because the power may lie outside the
+    // numbers where the step does not.
+    V plain_length() {
         const V half = -larger(-splat(R(0.5)) * used_shift, splat(-largest_half<R>()));
         const V root_of_power = exp_cut<R>(half);
-        return rate * root_of_power * root_of_power;
+        for (std::int64_t j = 0; j < d; ++j) block.g[j] *= root_of_power;
+        return rate * root_of_power;
     }
 
     void advance(std::int64_t j, V change) {
@@ -377,8 +387,9 @@ private:
     V rate, exponent;
     V shift = splat(R(0)), used_shift = splat(R(0));
     M active;
+    M careful; // lanes whose normalised steps could leave the numbers
     bool all_active, interrupted = false;
-    bool may_overflow; // normalised steps could leave the numbers
+    bool may_overflow; // some lane is careful
 };
 
 } // namespace
