@@ -1,7 +1,7 @@
 // Whole gradient-descent runs in p, one instance a vector lane; the gradient is factored and free of cancellation.
 #include "descent.hpp"
 
-#include "descent_block.hpp"
+#include "descent_tiles.hpp"
 #include "loss_lanes.hpp"
 
 #include "fastmm/losses.hpp"
@@ -87,130 +87,6 @@ private:
         interrupted = interrupted || reason == StopReason::interrupted;
     }
 
-    // Calls body.operator()<tokens>(first token) for every tile of an input.
-    template <class Body> FASTMM_INLINE void tiles(const Body& body) const {
-        std::int64_t t0 = 0;
-        for (std::int64_t k = 0; k < block.tiling.count; ++k) {
-            const std::int64_t tokens = block.tiling.tokens(k);
-            switch (tokens) {
-            case 1:
-                body.template operator()<1>(t0);
-                break;
-            case 2:
-                body.template operator()<2>(t0);
-                break;
-            case 3:
-                body.template operator()<3>(t0);
-                break;
-            case 4:
-                body.template operator()<4>(t0);
-                break;
-            case 5:
-                body.template operator()<5>(t0);
-                break;
-            case 6:
-                body.template operator()<6>(t0);
-                break;
-            case 7:
-                body.template operator()<7>(t0);
-                break;
-            default:
-                body.template operator()<8>(t0);
-                break;
-            }
-            t0 += tokens;
-        }
-    }
-
-    struct Logits {
-        const DescentBlock<R>& b;
-        const V* keys;
-        const V* masks;
-        const V* skips;
-        V* logits;
-        V& counted; // largest logit among the tokens that count for the exponent
-        V& highest; // largest of all
-        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
-            V sums[U];
-            const V* k = keys + t0 * b.d;
-#pragma GCC unroll 8
-            for (int u = 0; u < U; ++u) sums[u] = masks[t0 + u];
-            for (std::int64_t j = 0; j < b.d; ++j, k += U) {
-                const V pj = b.p[j];
-#pragma GCC unroll 8
-                for (int u = 0; u < U; ++u) sums[u] = fma(k[u], pj, sums[u]);
-            }
-#pragma GCC unroll 8
-            for (int u = 0; u < U; ++u) {
-                logits[t0 + u] = sums[u];
-                counted = larger(b.any_skip ? sums[u] + skips[t0 + u] : sums[u], counted);
-                highest = larger(sums[u], highest);
-            }
-        }
-    };
-
-    struct Weights {
-        const DescentBlock<R>& b;
-        const V* gaps;
-        const V* skips;
-        V* logits; // in: logits; out: weights relative to the base's, divided by e^shift (those of skipped tokens are
-                   // not)
-        V shift;
-        V& sum;
-        V& skipped;
-        V& gain; // sum of weight times gap
-        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
-#pragma GCC unroll 8
-            for (int u = 0; u < U; ++u) {
-                const V gap = gaps[t0 + u];
-                V e;
-                if (b.any_skip) {
-                    const M skip = skips[t0 + u] != splat(R(0));
-                    e = exp_cut<R>(logits[t0 + u] - zero_where<R>(skip, shift));
-                    skipped += zero_where<R>(~skip, e);
-                    sum += zero_where<R>(skip, e);
-                } else {
-                    e = exp_cut<R>(logits[t0 + u] - shift);
-                    sum += e;
-                }
-                gain = fma(e, gap, gain);
-                logits[t0 + u] = e;
-            }
-        }
-    };
-
-    struct Pull {
-        const DescentBlock<R>& b;
-        const V* keys;
-        const V* gaps;
-        const V* skips;
-        const V* weights;
-        V factor;
-        V mean;        // margin minus base score
-        V scaled_mean; // the same divided by e^shift
-        template <int U> FASTMM_INLINE void operator()(std::int64_t t0) const {
-            V w[U];
-            const V* k = keys + t0 * b.d;
-#pragma GCC unroll 8
-            for (int u = 0; u < U; ++u) {
-                const V e = factor * weights[t0 + u];
-                w[u] = e * (gaps[t0 + u] - mean);
-                if (b.any_skip) w[u] = choose<R>(skips[t0 + u] != splat(R(0)), -e * scaled_mean, w[u]);
-            }
-            for (std::int64_t j = 0; j < b.d; ++j, k += U) {
-                V even = b.g[j], odd = splat(R(0));
-#pragma GCC unroll 8
-                for (int u = 0; u < U; ++u) {
-                    if (u % 2 == 0)
-                        even = fma(w[u], k[u], even);
-                    else
-                        odd = fma(w[u], k[u], odd);
-                }
-                b.g[j] = U > 1 ? even + odd : even;
-            }
-        }
-    };
-
     const V* keys_of(std::int64_t i) const { return block.keys + i * T * d; }
     const V* gaps_of(std::int64_t i) const { return block.gaps + i * T; }
     const V* skips_of(std::int64_t i) const { return block.skips + i * T; }
@@ -238,12 +114,12 @@ private:
         for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
         for (std::int64_t i = 0; i < n; ++i) {
             V counted = splat(-infinity), highest = splat(R(0));
-            const Logits logits{block, keys_of(i), block.masks + i * T, skips_of(i), logits_of(i), counted, highest};
-            tiles(logits);
+            const Logits<R> logits{block, keys_of(i), block.masks + i * T, skips_of(i), logits_of(i), counted, highest};
+            for_tiles(block.tiling, logits);
             if (any(highest > splat(base_lead<R>()))) {
                 move_base(i, highest);
                 counted = splat(-infinity);
-                tiles(logits);
+                for_tiles(block.tiling, logits);
             }
             V own_shift = shift;
             if (job.wide) {
@@ -253,7 +129,8 @@ private:
             exponent = larger(counted, exponent);
 
             V sum = splat(R(0)), skipped = splat(R(0)), gain = splat(R(0));
-            tiles(Weights{block, gaps_of(i), skips_of(i), logits_of(i), own_shift, sum, skipped, gain});
+            for_tiles(block.tiling,
+                      Weights<R>{block, gaps_of(i), skips_of(i), logits_of(i), own_shift, sum, skipped, gain});
             V factor, mean, scaled_mean;
             if (job.wide) {
                 factor = splat(R(1)) / block.totals[i];
@@ -265,7 +142,8 @@ private:
                 mean = unit * scaled_mean;
                 factor *= slope_size<R>(job.loss, block.base_score[i] + mean);
             }
-            tiles(Pull{block, keys_of(i), gaps_of(i), skips_of(i), logits_of(i), factor, mean, scaled_mean});
+            for_tiles(block.tiling,
+                      Pull<R>{block, keys_of(i), gaps_of(i), skips_of(i), logits_of(i), factor, mean, scaled_mean});
         }
     }
 
