@@ -1,4 +1,4 @@
-"""Pictures of runs in one house style: paths in the plane, tokens, max-margin directions, convergence."""
+"""Pictures in the plane of p: paths of runs, tokens, max-margin rays, notes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from fastmm.plot_style import COLORS, MARKERS, new_figure, style
+from fastmm.plot._inputs import need_one_each, own_axes, points_of
+from fastmm.plot.house_style import COLORS, MARKERS, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "COLORS",
-    "MARKERS",
-    "PathArtists",
-    "convergence",
-    "curves",
-    "new_figure",
-    "note",
-    "paths",
-    "rays",
-    "style",
-    "tokens",
-]
 
 
 class PathArtists(NamedTuple):
@@ -77,15 +63,15 @@ def paths(
     >>> [line.get_label() for line in drawn.lines]
     ['one', 'two']
     """
-    points = _points(run)
+    points = points_of(run)
     if points.ndim < 2 or points.shape[-1] != 2:
         raise ValueError(f"run: got points of shape {points.shape}; allowed: (R, ..., 2), that is p in the plane")
     points = points.reshape(len(points), -1, 2)
     count = points.shape[1]
-    _need_one_each(count, "path", colors=colors, labels=labels)
+    need_one_each(count, "path", colors=colors, labels=labels)
     if ax is None:
         with style():
-            ax = _own_axes("$p_1$", "$p_2$")
+            ax = own_axes("$p_1$", "$p_2$")
             ax.set_aspect("equal", adjustable="datalim")
             return paths(points, ax, arrows=arrows, colors=colors, labels=labels, **line)
     drawn = PathArtists([], [], [])
@@ -165,7 +151,7 @@ def tokens(
         raise ValueError(f"keys: got shape {keys.shape}; allowed: (n, T, 2), one problem with keys in the plane")
     if ax is None:
         with style():
-            ax = _own_axes("$k_1$", "$k_2$")
+            ax = own_axes("$k_1$", "$k_2$")
             ax.set_aspect("equal", adjustable="datalim")
             return tokens(keys, ax, selected=selected, neighbors=neighbors, labels=labels, color=color)
     chosen = np.zeros(keys.shape[:2], dtype=bool)
@@ -248,10 +234,10 @@ def rays(
     if directions.ndim < 1 or directions.shape[-1] != 2:
         raise ValueError(f"directions: got shape {directions.shape}; allowed: (..., 2)")
     directions = directions.reshape(-1, 2)
-    _need_one_each(len(directions), "direction", colors=colors, labels=labels)
+    need_one_each(len(directions), "direction", colors=colors, labels=labels)
     if ax is None:
         with style():
-            ax = _own_axes("$p_1$", "$p_2$")
+            ax = own_axes("$p_1$", "$p_2$")
             ax.set(aspect="equal", xlim=(-1, 1), ylim=(-1, 1))
             return rays(directions, ax, labels=labels, colors=colors, **line)
     limits = ax.get_xlim(), ax.get_ylim()
@@ -270,111 +256,3 @@ def rays(
         lines += ax.plot([0, end[0]], [0, end[1]], **keywords)
     ax.set(xlim=limits[0], ylim=limits[1])
     return lines
-
-
-def convergence(
-    run: Any, target: Any, ax: Axes | None = None, *, labels: Sequence[str] | None = None, **line: Any
-) -> list[Any]:
-    """Draw ``1 - correlation`` of a run with a direction against the steps, both axes logarithmic.
-
-    Parameters
-    ----------
-    run : Trajectory
-        With a history.
-    target : array_like, shape (..., d) or MaxMargin
-        The direction expected in the limit.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure in the house style.
-    labels : sequence of str, optional
-        One a problem of the batch.
-    **line
-        Passed to every line.
-
-    Returns
-    -------
-    list of matplotlib.lines.Line2D
-        One a problem of the batch.
-
-    Examples
-    --------
-    >>> import fastmm as mm
-    >>> problem = mm.Problem([[[1.0, 0.5], [0.0, 0.0]]], [1.0], [1.0, 0.0])
-    >>> run = mm.descend(problem, steps=100, record=10)
-    >>> len(mm.plot.convergence(run, mm.att_svm(problem.K, problem.optimal)))
-    1
-    """
-    from fastmm.theory import correlation
-
-    points = _points(run)
-    gaps = 1 - np.asarray(correlation(points, getattr(target, "w", target)))
-    return curves(run.history.steps, gaps, ax, labels=labels, **line)
-
-
-def curves(
-    steps: npt.ArrayLike,
-    values: npt.ArrayLike,
-    ax: Axes | None = None,
-    *,
-    labels: Sequence[str] | None = None,
-    ylabel: str = "1 - correlation",
-    **line: Any,
-) -> list[Any]:
-    """Draw positive values against steps, both axes logarithmic; what is not positive is left out.
-
-    Parameters
-    ----------
-    steps : array_like, shape (R,)
-    values : array_like, shape (R, ...)
-        One curve for each entry of the trailing axes.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a new figure in the house style.
-    labels : sequence of str, optional
-        One a curve.
-    ylabel : str
-    **line
-        Passed to every line.
-
-    Returns
-    -------
-    list of matplotlib.lines.Line2D
-
-    Examples
-    --------
-    >>> from fastmm import plot
-    >>> (curve,) = plot.curves([1, 10, 100], [1e-1, 1e-3, 1e-5])
-    >>> curve.axes.get_xscale()
-    'log'
-    """
-    if ax is None:
-        with style():
-            return curves(steps, values, _own_axes("", ""), labels=labels, ylabel=ylabel, **line)
-    steps = np.asarray(steps)
-    table = np.asarray(values, dtype=float).reshape(len(steps), -1)
-    _need_one_each(table.shape[1], "curve", labels=labels)
-    shown = steps > 0
-    table = np.where(table > 0, table, np.nan)
-    lines: list[Any] = []
-    for k in range(table.shape[1]):
-        lines += ax.plot(steps[shown], table[shown, k], label=labels[k] if labels else None, **line)
-    ax.set(xscale="log", yscale="log", xlabel="step", ylabel=ylabel)
-    return lines
-
-
-def _need_one_each(count: int, of: str, **lists: Sequence[str] | None) -> None:
-    for name, given in lists.items():
-        if given is not None and len(given) != count:
-            raise ValueError(f"{name}: got {len(given)}; allowed: {count}, one a {of}")
-
-
-def _points(run: Any) -> npt.NDArray[np.float64]:
-    if hasattr(run, "steps_done"):
-        if run.history is None:
-            raise ValueError("run: has no history; allowed: runs made with descend(..., record=1)")
-        run = run.history.p
-    return np.asarray(run, dtype=float)
-
-
-def _own_axes(xlabel: str, ylabel: str) -> Axes:
-    ax = new_figure(4.6, 4.2).add_subplot()
-    ax.set(xlabel=xlabel, ylabel=ylabel)
-    return ax
