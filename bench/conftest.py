@@ -23,6 +23,19 @@ from bench.harness import LAPS, LIBRARIES, QUICK, ROUNDS, SUITES, version
 HERE = Path(__file__).parent
 
 
+def processor_time() -> tuple[int, int]:
+    """Ticks this machine has had since its start, and those a hypervisor gave to others instead (Linux; else 0)."""
+    try:
+        ticks = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    except (OSError, ValueError):
+        return 0, 0
+    return sum(ticks), ticks[7] if len(ticks) > 7 else 0
+
+
+STARTED = processor_time()
+LOAD = os.getloadavg()[0]
+
+
 def pytest_generate_tests(metafunc):
     if "lap" in metafunc.fixturenames:
         metafunc.parametrize("lap", range(LAPS), ids=lambda lap: f"lap{lap + 1}")
@@ -47,7 +60,9 @@ def pytest_benchmark_update_json(config, benchmarks, output_json):
     output_json["cpu"] = cpu_name()
     output_json["cores"] = os.cpu_count()
     output_json["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    output_json["load"] = os.getloadavg()[0]
+    total, stolen = (now - then for now, then in zip(processor_time(), STARTED, strict=True))
+    output_json["stolen"] = stolen / total if total else 0.0
+    output_json["load"] = [LOAD, os.getloadavg()[0]]
     output_json["quick"] = QUICK
     output_json["laps"] = LAPS
 

@@ -210,9 +210,15 @@ def machine(run: dict[str, Any]) -> str:
             f"- fastmm {build['version']}, commit {(commit.get('id') or 'unknown')[:12]}{changed}, "
             f"{build['compiler']}, {build['build_type']}, instruction set {build['instruction_set']}",
             f"- {run['datetime'][:16]} UTC; medians over the rounds of {run['laps']} interleaved laps; "
-            f"load of the machine at the end {run['load']:.1f}",
+            f"load of the machine {run['load'][0]:.1f} before, {run['load'][1]:.1f} at the end, "
+            f"{run['stolen']:.0%} of its processor time taken by its host",
         ]
     )
+
+
+def busy(run: dict[str, Any]) -> bool:
+    """Whether others took so much of the machine that its times say little; the run itself is a load of 1."""
+    return max(run["load"][0], run["load"][1] - 1) > 0.5 or run["stolen"] > 0.05
 
 
 def report(run: dict[str, Any]) -> str:
@@ -225,6 +231,11 @@ def report(run: dict[str, Any]) -> str:
         '"By ours" is the contestant\'s time by that of the first row: 5 x takes five times as long as fastmm.'
     )
     parts.append(machine(run))
+    if busy(run):
+        parts.append(
+            "**The machine was busy with other work:** times are too long and shares of the bandwidth uncertain; "
+            "only large ratios mean something."
+        )
     races: dict[str, list[Row]] = {}
     for suite, heading in HEADINGS.items():
         parts.append(f"## {heading}")
