@@ -148,6 +148,7 @@ def test_time_limit_of_a_batch():
 INTERRUPTED = """
 import os, signal, sys, threading, time, json
 import numpy as np, fastmm as mm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
 rng = np.random.default_rng(0)
 A = rng.standard_normal((300, 40)); A[:, 0] += 3.0
 b = rng.uniform(0.9, 1.1, (4000, 300))

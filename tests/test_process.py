@@ -18,7 +18,8 @@ import fastmm as mm
 WAIT = 120  # seconds after which something that should have ended counts as hanging
 
 CTRL_C = """
-import json, sys, time
+import json, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
 import numpy as np
 import fastmm as mm
 n, T, d, batch, threads, record = json.loads(sys.argv[1])
@@ -59,7 +60,10 @@ def test_ctrl_c_returns_what_was_done(case):
         time.sleep(0.5)
         sent = time.time()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=WAIT)
+        try:
+            out, err = process.communicate(timeout=WAIT)
+        finally:
+            process.kill()  # does nothing to one that has ended
     assert process.returncode == 0, err
     told = json.loads(out)
     assert told["ended"] - sent < 0.5
