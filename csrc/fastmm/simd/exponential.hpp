@@ -68,7 +68,7 @@ template <class R> inline Reduced<R> reduce(Vec<R> x) {
 template <class R> inline Vec<R> exp_cut(Vec<R> x) {
     using C = ExpConstants<R>;
     const auto part = reduce<R>(x);
-    const auto bits = (Mask<R>)part.fraction + ((Mask<R>)part.shifted << C::mantissa);
+    const auto bits = (Words<R>)part.fraction + ((Words<R>)part.shifted << C::mantissa);
     return zero_where<R>(x < splat(C::cut), (Vec<R>)bits);
 }
 

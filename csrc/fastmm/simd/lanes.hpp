@@ -29,23 +29,28 @@ typedef double Doubles __attribute__((vector_size(register_bytes)));
 typedef float Floats __attribute__((vector_size(register_bytes)));
 typedef std::int64_t Int64s __attribute__((vector_size(register_bytes)));
 typedef std::int32_t Int32s __attribute__((vector_size(register_bytes)));
+typedef std::uint64_t Words64 __attribute__((vector_size(register_bytes)));
+typedef std::uint32_t Words32 __attribute__((vector_size(register_bytes)));
 
 // Lanes<R>: the vector of R, the integer vector of the same width (also the type of masks: -1 true, 0 false).
 template <class R> struct Lanes;
 template <> struct Lanes<double> {
     using V = Doubles;
     using I = Int64s;
+    using U = Words64;
     using Integer = std::int64_t;
     static constexpr int width = register_bytes / 8;
 };
 template <> struct Lanes<float> {
     using V = Floats;
     using I = Int32s;
+    using U = Words32;
     using Integer = std::int32_t;
     static constexpr int width = register_bytes / 4;
 };
 template <class R> using Vec = typename Lanes<R>::V;
 template <class R> using Mask = typename Lanes<R>::I;
+template <class R> using Words = typename Lanes<R>::U; // bits, for arithmetic that wraps around
 
 // All lanes alike; the zero folds away, -0 included. (Set lane by lane, gcc 12 inserts them one after the other.)
 template <class R> inline Vec<R> splat(R value) { return value - Vec<R>{}; }
