@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from fastmm import reference as reference
     from fastmm import theory as theory
     from fastmm.descent import Trajectory, descend
+    from fastmm.descent import rules as rules
+    from fastmm.descent import stopping as stopping
     from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
     from fastmm.theory.correlation import correlation
 
@@ -38,6 +40,8 @@ _LAZY = {
     "paper": "fastmm",
     "plot": "fastmm",
     "reference": "fastmm",
+    "rules": "fastmm.descent",
+    "stopping": "fastmm.descent",
     "theory": "fastmm",
 }
 
@@ -65,7 +69,9 @@ __all__ = [
     "paper",
     "plot",
     "reference",
+    "rules",
     "softmax",
+    "stopping",
     "theory",
 ]
 

@@ -140,6 +140,27 @@ def attention_of(problem: Problem, p: Any, threads: int | None = None) -> FloatA
     return weights.reshape(*call.batch, problem.n, problem.T)
 
 
+def attention_by_queries(problem: Problem, queries: FloatArray, threads: int | None = None) -> FloatArray:
+    """Attention weights ``softmax(X_i q_i)`` with a query (..., n, d) for each input, shape (..., n, T)."""
+    n, T = problem.n, problem.T
+    batch = arrays.broadcast_batch([("problem", problem.batch_shape), ("queries", queries.shape[:-2])])
+
+    def by_input(array: Any, core: int) -> tuple[Any, Any]:
+        blocks, index = arrays.blocks(array, core, batch)
+        return blocks.reshape(-1, *blocks.shape[2:]), (index[:, None] * n + np.arange(n)).reshape(-1)
+
+    keys, key_index = by_input(problem.X, 3)
+    own = (None, None)
+    if problem.lengths is not None:
+        lengths, length_index = by_input(problem.lengths, 1)
+        own = (lengths[:, None], length_index)
+    points = by_input(np.ascontiguousarray(queries, dtype=np.float64), 2)
+    weights = _core.attention(keys[:, None], key_index, *points, *own, resolve_threads(threads))
+    if np.isnan(weights).any():
+        raise ValueError("W: the logits X W' z leave the range of double precision; allowed: a smaller W")
+    return weights.reshape(*batch, n, T)
+
+
 class PointCall:
     """Arguments of a compiled call at a point p: the batch, p as blocks of doubles, and the lengths."""
 

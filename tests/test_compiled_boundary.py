@@ -51,10 +51,19 @@ DESCEND = {
     "key_index": index(0),
     "scores": np.arange(6.0).reshape(1, N, T),
     "score_index": index(0),
-    "p0": np.zeros((1, D)),
+    "values": np.ones((1, N, T, 5)),
+    "value_index": index(0),
+    "labels": np.ones((1, N)),
+    "label_index": index(0),
+    "queries": np.ones((1, N, 3)),
+    "query_index": index(0),
+    "parameters": [(0, True, np.zeros((1, D, 1)), np.inf)],
     "lr": np.ones(1),
+    "schedule": np.ones(3),
     "loss": 0,
-    "normalized": True,
+    "rule": (0, 0.0, 0.0, 0.0, 0.0),
+    "conditions": [(5, 0.1, 1, np.ones((1, D)), index(0))],
+    "clauses": [[0]],
     "steps": 3,
     "record": index(0, 3),
     **LENGTHS,
@@ -72,6 +81,8 @@ CALLS = {
     "gradient": GRADIENT,
     "descend": DESCEND,
 }
+VALUES = ("values", "value_index", "labels", "label_index")
+OPTIONAL = {"gradient": VALUES, "descend": (*VALUES, "scores", "score_index", "queries", "query_index", "schedule")}
 ARRAYS = [(name, key) for name, call in CALLS.items() for key, value in call.items() if isinstance(value, np.ndarray)]
 
 
@@ -101,7 +112,7 @@ def test_other_dtypes_and_orders_are_type_errors(name, key):
         with pytest.raises(TypeError, match=r"incompatible function arguments"):
             call(name, **{key: strided})
     for value in (None, 3, "text", good.tolist()):
-        if value is None and key in ("values", "value_index", "labels", "label_index"):
+        if value is None and key in OPTIONAL.get(name, ()):
             continue
         with pytest.raises(TypeError, match=r"incompatible function arguments"):
             call(name, **{key: value})
@@ -116,7 +127,7 @@ def test_other_shapes_are_value_errors(name, key):
     if good.ndim > 1:
         with pytest.raises(ValueError, match=r"\w"):
             call(name, **{key: np.ascontiguousarray(good[0])})
-    independent = {"x", "logits"} | ({"values"} if name == "gradient" else set())
+    independent = {"x", "logits"} | ({"values", "queries"} if name in OPTIONAL else set())
     if good.dtype != np.int64 and key not in independent:
         with pytest.raises(ValueError, match=r"\w"):
             call(name, **{key: np.ascontiguousarray(np.repeat(good, 2, axis=-1))})
@@ -181,14 +192,45 @@ DESCEND_WRONG = {
     "record twice": {"record": index(1, 1)},
     "record matrix": {"record": np.zeros((1, 1), np.int64)},
     "lr count": {"lr": np.ones(2)},
-    "start count": {"p0": np.ones((2, D))},
+    "schedule count": {"schedule": np.ones(4)},
+    "start count": {"parameters": [(0, True, np.zeros((2, D, 1)), np.inf)]},
+    "start width": {"parameters": [(0, True, np.zeros((1, D + 1, 1)), np.inf)]},
+    "start axes": {"parameters": [(0, True, np.zeros((1, D)), np.inf)]},
+    "no parameter": {"parameters": []},
+    "unknown parameter": {"parameters": [(5, True, np.zeros((1, D, 1)), np.inf)]},
+    "parameter twice": {"parameters": 2 * [(0, True, np.zeros((1, D, 1)), np.inf)]},
+    "a head alone": {"parameters": [(1, True, np.zeros((1, 5, 1)), np.inf)]},
+    "p and W": {"parameters": [(0, True, np.zeros((1, D, 1)), 1.0), (2, True, np.zeros((1, 3, D)), 1.0)]},
+    "W without queries": {"parameters": [(2, True, np.zeros((1, 3, D)), 1.0)], "queries": None},
+    "W of another width": {"parameters": [(2, True, np.zeros((1, 3, D + 1)), 1.0)]},
+    "a factor alone": {"parameters": [(3, True, np.zeros((1, 3, 2)), 1.0)]},
+    "factors apart": {"parameters": [(3, True, np.zeros((1, 3, 2)), 1.0), (4, True, np.zeros((1, D, 1)), 1.0)]},
+    "factors of no columns": {"parameters": [(3, True, np.zeros((1, 3, 0)), 1.0), (4, True, np.zeros((1, D, 0)), 1.0)]},
+    "radius 0": {"parameters": [(0, True, np.zeros((1, D, 1)), 0.0)]},
+    "radius NaN": {"parameters": [(0, True, np.zeros((1, D, 1)), np.nan)]},
+    "unknown rule": {"rule": (6, 0.0, 0.0, 0.0, 0.0)},
+    "unknown condition": {"conditions": [(7, 0.1, 1, None, None)]},
+    "angle without target": {"conditions": [(5, 0.1, 1, None, None)]},
+    "target of another width": {"conditions": [(5, 0.1, 1, np.ones((1, D + 1)), index(0))]},
+    "target beyond the blocks": {"conditions": [(5, 0.1, 1, np.ones((1, D)), index(1))]},
+    "comparison every 0 steps": {"conditions": [(4, 0.1, 0, None, None)]},
+    "clause of nothing": {"clauses": [[1]]},
+    "v without values": {
+        "parameters": [(0, True, np.zeros((1, D, 1)), 1.0), (1, True, np.zeros((1, 5, 1)), 1.0)],
+        "values": None,
+    },
+    "no scores": {"scores": None},
+    "values without labels": {"labels": None},
+    "scores without index": {"score_index": None},
 }
 
 
 @pytest.mark.parametrize("case", DESCEND_WRONG)
 def test_runs_that_make_no_sense_are_value_errors(case):
     """Negative steps, records outside the run or out of order, and counts that differ are a ValueError."""
-    with pytest.raises(ValueError, match=r"steps|record|lr|p0"):
+    with pytest.raises(
+        ValueError, match=r"steps|record|lr|schedule|start|parameters|want|rule|stop|target|index|radius"
+    ):
         call("descend", **DESCEND_WRONG[case])
 
 

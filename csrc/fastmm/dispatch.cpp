@@ -9,7 +9,7 @@ namespace fastmm {
 namespace baseline {
 extern const Kernels table;
 }
-#ifdef FASTMM_X86
+#ifdef FASTMM_VECTORS
 namespace avx2 {
 extern const Kernels table;
 }
@@ -22,7 +22,7 @@ namespace {
 
 std::vector<const Kernels*> available() {
     std::vector<const Kernels*> sets{&baseline::table};
-#ifdef FASTMM_X86
+#ifdef FASTMM_VECTORS
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         sets.push_back(&avx2::table);
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&

@@ -7,8 +7,21 @@ namespace fastmm {
 
 enum class LossKind : int { logistic = 0, exponential = 1, correlation = 2 };
 
-// Why the run of one instance ended.
+// Why the run of one instance ended; codes from first_clause on are clauses of its stopping rule.
 enum class StopReason : std::int8_t { steps = 0, zero_gradient = 1, overflow = 2, interrupted = 3 };
+constexpr std::int8_t first_clause = 16, most_clauses = 100;
+
+// One step of a block of lanes as a hook sees it. Arrays are (d, lanes) and (n, lanes), the lane fastest.
+template <class R> struct LanesStep {
+    std::int64_t step, lanes;
+    const bool* active;  // lanes whose gradient is neither zero nor broken
+    R* p;                // to be moved by the hook
+    const R* g;          // minus the gradient of the sum of losses is e^shift * g
+    const R* shift;      // (lanes)
+    const R* margins;    // (n, lanes)
+    const R* saturation; // (lanes) least over the inputs of the largest attention weight
+    StopReason* verdict; // (lanes) for the hook to say which lanes end at this iterate
+};
 
 // Whole gradient-descent runs in p, one instance a vector lane. Arrays of pointers have one entry a lane; every entry
 // must be valid, lanes without work repeat another lane's input and own outputs that nobody reads.
@@ -29,7 +42,8 @@ template <class R> struct DescentLanes {
     const std::int64_t* record_stride; // one a lane
     std::int64_t* steps_done;          // one a lane
     StopReason* reason;                // one a lane
-    bool (*beat)(void* context, std::int64_t steps); // reports steps done, tells whether to stop
+    bool (*beat)(void* context, std::int64_t steps);       // reports steps done, tells whether to stop
+    void (*hook)(void* context, const LanesStep<R>& step); // takes the steps in place of the kernel, or null
     void* context;
     R* workspace; // workspace_size entries, aligned to a vector
 };

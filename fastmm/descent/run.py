@@ -3,59 +3,75 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastmm import _core, arrays, losses
-from fastmm.arrays import IntArray
+from fastmm.arrays import FloatArray
 from fastmm.config import resolve_threads
+from fastmm.descent import rules, stopping
+from fastmm.descent.parameters import ROLES, Setup, problem_arguments, set_up, start_arguments
+from fastmm.descent.records import as_count, as_records
+from fastmm.descent.rules import Rule
+from fastmm.descent.stopping import Stop
 from fastmm.descent.trajectory import History, Trajectory
 from fastmm.losses import Loss
 from fastmm.problem import Problem
 from fastmm.progress import progress_bar
 
-_REASONS = np.array(["steps", "zero_gradient", "overflow", "interrupted"])
+_REASONS = ("steps", "zero_gradient", "overflow", "interrupted")
+_FIRST_CLAUSE = 16  # codes of the stopping rule's clauses, as in the compiled core
+_LONGEST_SCHEDULE = 10**8
 
 
 def descend(
     problem: Problem,
     p0: Any = None,
-    v0: None = None,
-    W0: None = None,
+    v0: Any = None,
+    W0: Any = None,
     steps: int = 1000,
     lr: Any = 0.1,
-    rule: str = "normalized",
+    rule: str | Rule = "normalized",
     train: str = "p",
     loss: str | Loss = "logistic",
     record: Any = None,
-    stop: None = None,
+    stop: Stop | None = None,
     threads: int | None = None,
     progress: bool = False,
 ) -> Trajectory:
-    """Run gradient descent on the query p of a problem, or of a whole batch of problems.
+    """Run gradient descent on attention for a problem, or for a whole batch of problems.
 
     Parameters
     ----------
     problem : Problem
     p0 : array_like, shape (..., d_k), optional
-        Start, 0 by default; rounded to the problem's dtype. Its leading dimensions broadcast with the problem's: six
-        starts on one problem are one call.
-    v0, W0 : None
-        Starts of parameters that this version does not train.
+        Start of p, 0 by default. Starts are rounded to the problem's dtype; their leading dimensions broadcast with
+        the problem's: six starts on one problem are one call. With ``train="v"`` the query that stays.
+    v0 : array_like, shape (..., d), optional
+        Start of the head, the problem's by default.
+    W0 : array_like, shape (..., d_q, d), or pair of them, optional
+        Start of W, 0 by default; for ``train="KQ"`` the factors ``(Q0, K0)`` of shapes (..., d_q, m) and (..., d, m)
+        with ``W = Q K'``.
     steps : int
         Number of steps.
-    lr : float or array_like, shape (...)
-        Step size, positive: the length of a normalised step, the factor of the gradient in a plain one.
-    rule : {"normalized", "gradient"}
-        ``p - lr grad/||grad||`` or ``p - lr grad``.
-    train : {"p"}
+    lr : float, array_like of shape (...), or callable
+        Step size, positive: the length of a normalised step, the factor of the gradient in a plain one. A callable
+        is a schedule: ``lr(k)`` is the step size of step k, counted from 0, for at most 1e8 steps.
+    rule : str or Rule
+        "normalized", "gradient", "polyak", "sign", "momentum", "adam", or a rule of `fastmm.rules` with its own
+        settings; ``rule.within(p=R)`` projects every step onto a ball.
+    train : {"p", "v", "pv", "W", "Wv", "KQ", "KQv"}
+        What is trained: the query p, the head v, the key-query matrix W of a problem with queries `Z` (logits
+        ``X_i W' z_i``) or its factors. All gradients are taken at the same iterate, and each parameter has a step of
+        its own.
     loss : {"logistic", "exponential", "correlation"}
-    record : int or array_like of int, optional
-        Record the iterates every so many steps (start and end included), or after the given numbers of steps.
-    stop : None
-        This version has no stopping rules.
+    record : int, "log" or array_like of int, optional
+        Record the iterates every so many steps (start and end included), about ten times a decade, or after the given
+        numbers of steps. Memory: one copy of the trained parameters a record.
+    stop : Stop, optional
+        Rule of `fastmm.stopping`, such as ``Saturation(0.999) | Time(60)``.
     threads : int, optional
         Number of threads; results are the same for any. See `fastmm.config.resolve_threads`.
     progress : bool
@@ -68,23 +84,26 @@ def descend(
     Raises
     ------
     ValueError
-        For unknown names, shapes that do not fit, step sizes that are not positive, records outside 0..steps.
+        For unknown names, starts that `train` does not use, shapes that do not fit, step sizes that are not positive,
+        records outside 0..steps, W or its factors without queries.
 
     Notes
     -----
-    The direction is that of `descent_direction`: it has no epsilon and does not underflow, so that normalised runs
-    keep moving and keep turning towards the max-margin direction at any ``||p||``. A run whose gradient is exactly
-    zero stops with that reason. Ctrl-C ends the call within 0.2 s and returns what was done.
+    Directions are those of `descent_direction`: they have no epsilon and do not underflow, so that normalised runs
+    keep moving and keep turning towards the max-margin direction at any norm. A run stops as "zero_gradient" only
+    when every trained parameter's gradient is exactly zero. Ctrl-C ends the call within 0.2 s and returns what was
+    done.
 
-    Cost: about ``4 n T d`` fused multiply-adds and ``n T`` exponentials a step. Problems of at most 8192 key entries
-    run one a vector lane, with threads over blocks of instances; larger ones have their lanes along the keys' rows,
-    with threads over instances or, for few instances of more than two million entries, over stretches of inputs. The
-    choice depends on the shape alone: the bits of a result depend neither on the number of threads nor on what else
-    is in the batch.
+    Cost: about ``4 n T d`` fused multiply-adds and ``n T`` exponentials a step. Normalised and plain steps of constant
+    length in p (or in W with one shared query: Lemma 1) of problems of at most 8192 key entries run one instance a
+    vector lane, with threads over blocks of instances; all others have their lanes along the keys' rows, with threads
+    over instances or, for few instances of more than two million entries, over stretches of inputs. The choice
+    depends on the shape and the kind of run alone: the bits of a result depend neither on the number of threads nor
+    on what else is in the batch. A run with a stopping rule agrees with the run without it up to rounding.
 
     References
     ----------
-    The paper, Algorithm "W-GD/p-GD" and section 2; Theorems 2 and 3 for where the runs go.
+    The paper, Algorithm "W-GD/p-GD" and section 2; Theorems 2 and 3 for where runs in p go, section 4 for joint runs.
 
     Examples
     --------
@@ -93,81 +112,102 @@ def descend(
     >>> run = mm.descend(problem, steps=100, lr=0.1)
     >>> run.direction, round(float(run.norm), 6), run.stop_reason
     (array([1., 0.]), 10.0, 'steps')
+    >>> run = mm.descend(problem, train="pv", stop=mm.stopping.Saturation(0.999))
+    >>> run.stop_reason, bool(run.saturation >= 0.999)
+    ('saturation', True)
     """
-    if rule not in ("normalized", "gradient"):
-        raise ValueError(f"rule: got {rule!r}; allowed: 'normalized', 'gradient'")
-    if train != "p":
-        raise ValueError(f"train: got {train!r}; allowed in this version: 'p'")
-    for name, value in (("v0", v0), ("W0", W0), ("stop", stop)):
-        if value is not None:
-            raise ValueError(f"{name}: got {type(value).__name__}; allowed in this version: None")
-    kind = losses.get(loss)
-    steps = _count("steps", steps)
-    start = arrays.floats("p0", np.zeros(problem.d_k) if p0 is None else p0, problem.dtype, ("d_k",))
-    arrays.need_shape("p0", start, ("d_k",), (problem.d_k,), "the keys")
-    rates = arrays.floats("lr", lr, problem.dtype, ())
-    if not np.all(rates > 0):
-        raise ValueError(f"lr: got {rates[rates <= 0].flat[0]}; allowed: positive numbers")
-    batch = arrays.broadcast_batch([("problem", problem.batch_shape), ("p0", start.shape[:-1]), ("lr", rates.shape)])
-    records = _records(record, steps)
+    kind, own_rule = losses.get(loss), rules.get(rule)
+    steps = as_count("steps", steps)
+    setup = set_up(problem, train, p0, v0, W0, own_rule, keep_matrix=_looks_at_direction(stop))
+    if own_rule.name == "polyak" and "v" in setup.names and kind.name == "correlation":
+        raise ValueError("rule: got 'polyak' for a trained head and the correlation loss, whose risk has no infimum")
+    rates, schedule = _rates(lr, steps, problem)
+    named = [("problem", problem.batch_shape), *setup.batches(), ("lr", rates.shape)]
+    batch = arrays.broadcast_batch(named)
+    records = as_records(record, steps)
     count = math.prod(batch)
+    conditions, clauses, names = stopping.compiled(stop, _direction_shape(problem, setup), batch)
 
     with progress_bar(progress, "descend", steps * count) as callback:
         out = _core.descend(
-            *arrays.blocks(problem.K, 3, batch),
-            *arrays.blocks(problem.scores, 2, batch),
-            np.ascontiguousarray(np.broadcast_to(start, (*batch, problem.d_k))).reshape(count, problem.d_k),
-            np.ascontiguousarray(np.broadcast_to(rates, batch)).reshape(count),
-            kind.code,
-            rule == "normalized",
-            steps,
-            records,
-            *arrays.length_blocks(problem.lengths, batch),
-            resolve_threads(threads),
-            callback,
+            **problem_arguments(problem, setup, batch),
+            loss=kind.code,
+            parameters=start_arguments(setup, batch, own_rule.radii),
+            lr=np.ascontiguousarray(np.broadcast_to(rates * setup.rate, batch), dtype=problem.dtype).reshape(count),
+            schedule=schedule,
+            rule=own_rule.settings,
+            conditions=conditions,
+            clauses=clauses,
+            steps=steps,
+            record=records,
+            threads=resolve_threads(threads),
+            progress=callback,
         )
         if callback is not None:
             callback(int(out["steps_done"].sum()))
 
+    ends = {name: _shaped(out["end"], name, setup, batch) for name in setup.starts}
     history = None
     if record is not None:
-        path = out["recorded"].reshape(records.size, *batch, problem.d_k)
-        reached = ~np.isnan(path).reshape(records.size, -1).all(axis=-1) if path.size else np.ones(records.size, bool)
-        history = History(records[reached], path[reached], problem, kind.name)
-    reasons = _REASONS[out["reason"]].reshape(batch)
+        paths = {name: _shaped(out["recorded"], name, setup, (records.size, *batch)) for name in setup.names}
+        # rows after an interruption were never reached by any run
+        some = next(iter(paths.values())).reshape(records.size, -1)
+        reached = ~np.isnan(some).all(axis=-1) if count else np.ones(records.size, dtype=np.bool_)
+        paths = _with_matrix({name: path[reached] for name, path in paths.items()}, setup)
+        fixed = {name: end for name, end in ends.items() if name not in setup.names}
+        history = History(records[reached], problem, kind.name, paths, train, fixed)
+    reasons = _reasons(out["reason"], names).reshape(batch)
     return Trajectory(
-        p=out["p"].reshape(*batch, problem.d_k),
         steps_done=out["steps_done"].reshape(batch) if batch else int(out["steps_done"][0]),
         stop_reason=reasons if batch else str(reasons),
         history=history,
         problem=problem,
         loss_name=kind.name,
+        train=train,
+        parameters=_with_matrix(ends, setup),
     )
 
 
-def _count(name: str, value: Any) -> int:
-    try:
-        if isinstance(value, (bool, np.bool_)):
-            raise TypeError
-        count = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name}: got {value!r}; allowed: an integer, 0 or more") from None
-    if not 0 <= count < 2**62:
-        raise ValueError(f"{name}: got {value!r}; allowed: an integer, 0 or more")
-    return count
+def _rates(lr: Any, steps: int, problem: Problem) -> tuple[FloatArray, npt.NDArray[np.float64] | None]:
+    """Step sizes (...), and factors (steps,) when lr is a schedule."""
+    if callable(lr):
+        if steps > _LONGEST_SCHEDULE:
+            raise ValueError(f"lr: got a schedule for {steps} steps; allowed: at most {_LONGEST_SCHEDULE}")
+        schedule = np.fromiter((lr(k) for k in range(steps)), dtype=np.float64, count=steps)
+        bad = np.flatnonzero(~((schedule > 0) & np.isfinite(schedule)))
+        if bad.size:
+            raise ValueError(f"lr: the schedule gives {schedule[bad[0]]} at step {bad[0]}; allowed: positive numbers")
+        return np.ones((), dtype=problem.dtype), schedule
+    rates = arrays.floats("lr", lr, problem.dtype, ())
+    if not np.all(rates > 0):
+        raise ValueError(f"lr: got {rates[rates <= 0].flat[0]}; allowed: positive numbers")
+    return rates, None
 
 
-def _records(record: Any, steps: int) -> IntArray:
-    """The step numbers to record: none, every so many with start and end, or those given."""
-    if record is None:
-        return np.zeros(0, dtype=np.int64)
-    if np.ndim(record) == 0:
-        every = _count("record", record)
-        if every == 0:
-            raise ValueError("record: got 0; allowed: a positive integer or increasing step numbers")
-        numbers = np.arange(0, steps + 1, every, dtype=np.int64)
-        return numbers if numbers[-1] == steps else np.append(numbers, np.int64(steps))
-    numbers = arrays.as_steps("record", record)
-    if numbers.size and (numbers[0] < 0 or numbers[-1] > steps or np.any(np.diff(numbers) <= 0)):
-        raise ValueError(f"record: got {numbers.tolist()[:10]}; allowed: increasing step numbers in 0..{steps}")
-    return numbers
+def _looks_at_direction(stop: Stop | None) -> bool:
+    kinds = (stopping.Norm, stopping.DirectionChange, stopping.Angle)
+    return isinstance(stop, Stop) and any(isinstance(c, kinds) for clause in stop.clauses for c in clause)
+
+
+def _direction_shape(problem: Problem, setup: Setup) -> tuple[int, ...]:
+    """Shape of the parameter whose direction stopping rules look at."""
+    if "p" in setup.names:
+        return (problem.d_k,)
+    if setup.names == ("v",):
+        return (problem.d,)
+    assert problem.Z is not None
+    return (problem.Z.shape[-1], problem.d)
+
+
+def _shaped(found: dict[int, FloatArray], name: str, setup: Setup, shape: tuple[int, ...]) -> FloatArray:
+    array = found[ROLES[name]]
+    return array.reshape(*shape, *array.shape[-2 : array.ndim if setup.core(name) == 2 else -1])
+
+
+def _with_matrix(values: dict[str, FloatArray], setup: Setup) -> dict[str, FloatArray]:
+    return values if setup.lift is None else {"W": setup.lift.matrix(values["p"])}
+
+
+def _reasons(codes: Any, names: tuple[str, ...]) -> Any:
+    known = np.array([*_REASONS, *names])
+    return known[np.where(codes >= _FIRST_CLAUSE, codes - _FIRST_CLAUSE + len(_REASONS), codes)]

@@ -110,6 +110,7 @@ private:
     void pass() {
         const R infinity = static_cast<R>(__builtin_inf());
         exponent = splat(-infinity);
+        least = splat(R(1));
         const V unit = exp_cut<R>(shift);
         for (std::int64_t j = 0; j < d; ++j) block.g[j] = splat(R(0));
         for (std::int64_t i = 0; i < n; ++i) {
@@ -119,6 +120,7 @@ private:
             if (any(highest > splat(base_lead<R>()))) {
                 move_base(i, highest);
                 counted = splat(-infinity);
+                highest = splat(R(0));
                 for_tiles(block.tiling, logits);
             }
             V own_shift = shift;
@@ -136,10 +138,12 @@ private:
                 factor = splat(R(1)) / block.totals[i];
                 mean = block.means[i];
                 scaled_mean = gain * factor;
+                if (job.hook != nullptr) note(i, factor, highest, mean);
             } else {
                 factor = splat(R(1)) / fma(unit, sum, block.merged[i] + skipped);
                 scaled_mean = gain * factor;
                 mean = unit * scaled_mean;
+                if (job.hook != nullptr) note(i, factor, highest, mean);
                 factor *= slope_size<R>(job.loss, block.base_score[i] + mean);
             }
             for_tiles(block.tiling,
@@ -185,6 +189,7 @@ private:
         for (std::int64_t j = 0; j < d; ++j) square = fma(block.g[j], block.g[j], square);
         const M good = (square > splat(square_low<R>())) & (square < splat(square_high<R>()));
         if (any(active & ~good)) square = settle(square, good, step);
+        if (job.hook != nullptr) return ask_hook(step);
         if (job.normalized && !may_overflow) {
             const V length = rate / root(square);
             for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
@@ -196,6 +201,30 @@ private:
             finite &= absolute<R>(fma(length, block.g[j], block.p[j])) < splat(static_cast<R>(__builtin_inf()));
         if (any(active & ~finite)) stop(active & ~finite, StopReason::overflow, step);
         for (std::int64_t j = 0; j < d; ++j) advance(j, length * block.g[j]);
+    }
+
+    // What a hook wants to know of an input; the weight of its base token is `factor`.
+    void note(std::int64_t i, V factor, V highest, V mean) {
+        block.margins[i] = block.base_score[i] + mean;
+        least = -larger(-(factor * exp_cut<R>(highest)), -least);
+    }
+
+    void ask_hook(std::int64_t step) {
+        bool lanes[width];
+        StopReason verdict[width];
+        for (int lane = 0; lane < width; ++lane) {
+            lanes[lane] = active[lane] != 0;
+            verdict[lane] = StopReason::steps;
+        }
+        const auto plain = [](const V* vectors) { return reinterpret_cast<const R*>(vectors); };
+        job.hook(job.context, {step, width, lanes, reinterpret_cast<R*>(block.p), plain(block.g), plain(&used_shift),
+                               plain(block.margins), plain(&least), verdict});
+        for (int lane = 0; lane < width; ++lane) {
+            if (verdict[lane] == StopReason::steps) continue;
+            M one = active & 0;
+            one[lane] = -1;
+            stop(one, verdict[lane], step);
+        }
     }
 
     // Lengths of normalised steps; for lanes whose rate / norm may overflow where the step does not, g is scaled first.
@@ -245,7 +274,7 @@ private:
                 overflow[lane] = -1;
             } else if (largest == 0) {
                 zero[lane] = -1;
-            } else if (job.normalized) {
+            } else if (job.normalized && job.hook == nullptr) {
                 R sum = 0;
                 for (std::int64_t j = 0; j < d; ++j) {
                     block.g[j][lane] /= largest;
@@ -263,6 +292,7 @@ private:
     DescentBlock<R> block;
     const std::int64_t n, T, d;
     V rate, exponent;
+    V least; // of the inputs' largest attention weights
     V shift = splat(R(0)), used_shift = splat(R(0));
     M active;
     M careful; // lanes whose normalised steps could leave the numbers

@@ -36,7 +36,8 @@ template <class R> struct DescentBlock {
     V* logits;          // (n, T) scratch
     V* slopes;          // (n) log |slope of the loss|, when it takes part in the exponent; then also
     V* totals;          // (n) sum of the weights relative to the base's, and
-    V* means;           // (n) margin minus base score
+    V* means;           // (n) margin minus base score, or
+    V* margins;         // (n) the margin itself, for a hook
     V* p;               // (d)
     V* lost;            // (d) what rounding took from p (floats)
     V* g;               // (d)
@@ -45,7 +46,7 @@ template <class R> struct DescentBlock {
     bool any_skip;
 
     static std::int64_t vectors(std::int64_t n, std::int64_t T, std::int64_t d) {
-        return n * T * (d + 4) + 5 * n + 3 * d;
+        return n * T * (d + 4) + 6 * n + 3 * d;
     }
     static std::int64_t size(std::int64_t n, std::int64_t T, std::int64_t d) {
         const std::int64_t bases = (n * width * 8 + static_cast<std::int64_t>(sizeof(V)) - 1) / sizeof(V);
@@ -70,6 +71,7 @@ template <class R> struct DescentBlock {
         slopes = take(n);
         totals = take(n);
         means = take(n);
+        margins = take(n);
         p = take(d);
         lost = take(d);
         g = take(d);
