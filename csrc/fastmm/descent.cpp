@@ -146,7 +146,11 @@ public:
                 break;
             }
             Factored of_p{0.0, unit_.data(), nullptr};
-            gradient_(b, p_.data(), of_p, nullptr, threads, monitor);
+            Point point;
+            point.p = p_.data();
+            Wanted wanted;
+            wanted.p = &of_p;
+            gradient_(b, point, wanted, threads, monitor);
             if (stopped_by(of_p, b)) break;
             const double rate = static_cast<double>(batch_.lr[b]);
             if (!move(batch_.normalized ? rate : rate * std::exp(of_p.log_norm))) {
