@@ -190,11 +190,25 @@ class _Call(PointCall):
 
     def gradient(self, loss: Loss, values: Problem | None, threads: int | None) -> dict[str, Any]:
         keys = arrays.blocks(self.problem.K, 3, self.batch)
-        scores = arrays.blocks(self.problem.scores, 2, self.batch)
+        scores, score_index = arrays.blocks(self.problem.scores, 2, self.batch)
         X, X_index = (None, None) if values is None else arrays.blocks(values.X, 3, self.batch)
         Y, Y_index = (None, None) if values is None else arrays.blocks(values.Y, 1, self.batch)
-        threads = resolve_threads(threads)
-        out = _core.gradient(*keys, *scores, *self.p, loss.code, X, X_index, Y, Y_index, *self.lengths, threads)
+        out = _core.gradient(
+            *keys,
+            *self.lengths,
+            scores=scores,
+            score_index=score_index,
+            values=X,
+            value_index=X_index,
+            labels=Y,
+            label_index=Y_index,
+            p=self.p[0],
+            p_index=self.p[1],
+            loss=loss.code,
+            with_p=True,
+            with_v=values is not None,
+            threads=resolve_threads(threads),
+        )
         if np.isnan(out["log_norm_p"]).any():
             raise ValueError("p: the logits K p leave the range of double precision; allowed: a smaller p")
         return out

@@ -1,19 +1,13 @@
-// Bindings of softmax, attention weights, token scores, and of loss and gradients.
+// Bindings of softmax, attention weights and token scores.
 #include "batch_arrays.hpp"
 #include "monitor.hpp"
 
 #include "fastmm/attention.hpp"
-#include "fastmm/gradient.hpp"
 
 #include <pybind11/stl.h>
 
 namespace fastmm::python {
 namespace {
-
-[[noreturn]] void interrupted() {
-    PyErr_SetNone(PyExc_KeyboardInterrupt);
-    throw py::error_already_set();
-}
 
 template <class R> Array<R> softmax(const Array<R>& logits, const std::optional<Index>& lengths, bool logarithm) {
     need_shape(logits, "logits", {-1, -1});
@@ -75,55 +69,6 @@ template <class R> Array<R> scores(const Array<R>& X, const Index& X_index, cons
     return out;
 }
 
-template <class R> py::dict gradient(const Array<R>& keys, const Index& key_index, const Array<R>& scores,
-                                     const Index& score_index, const Array<double>& p, const Index& p_index, int loss,
-                                     const std::optional<Array<R>>& values, const std::optional<Index>& value_index,
-                                     const std::optional<Array<R>>& labels, const std::optional<Index>& label_index,
-                                     const std::optional<Index>& lengths, const std::optional<Index>& length_index,
-                                     int threads) {
-    need_threads(threads);
-    GradientBatch<R> batch{};
-    batch.tokens = tokens_of(keys, key_index, lengths, length_index);
-    const auto& tokens = batch.tokens;
-    batch.tokens.scores = blocks_of(scores, score_index, "scores", tokens.batch, {tokens.n, tokens.T});
-    batch.loss = loss_of(loss);
-    batch.p = blocks_of(p, p_index, "p", tokens.batch, {tokens.d});
-    if (values) {
-        if (!value_index || !labels || !label_index)
-            throw std::invalid_argument("values: want labels and both indices too");
-        if (values->ndim() != 4) throw std::invalid_argument("values: want (blocks, n, T, d_v)");
-        batch.d_v = values->shape(3);
-        batch.values = blocks_of(*values, *value_index, "values", tokens.batch, {tokens.n, tokens.T, batch.d_v});
-        batch.labels = blocks_of(*labels, *label_index, "labels", tokens.batch, {tokens.n});
-    }
-
-    py::dict result;
-    GradientOutputs out{};
-    const auto make = [&result](const char* name, std::initializer_list<py::ssize_t> shape) {
-        Array<double> array{std::vector<py::ssize_t>(shape)};
-        double* data = array.mutable_data();
-        result[name] = std::move(array);
-        return data;
-    };
-    out.loss = make("loss", {tokens.batch});
-    out.unit_p = make("unit_p", {tokens.batch, tokens.d});
-    out.log_norm_p = make("log_norm_p", {tokens.batch});
-    out.natural_p = make("natural_p", {tokens.batch, tokens.d});
-    if (batch.values) {
-        out.unit_v = make("unit_v", {tokens.batch, batch.d_v});
-        out.log_norm_v = make("log_norm_v", {tokens.batch});
-        out.natural_v = make("natural_v", {tokens.batch, batch.d_v});
-    }
-    SignalMonitor monitor;
-    bool stopped;
-    {
-        const py::gil_scoped_release release;
-        stopped = gradient_batch(batch, out, threads, &monitor);
-    }
-    if (stopped) interrupted();
-    return result;
-}
-
 template <class R> void bind(py::module_& m) {
     m.def("softmax", &softmax<R>, py::arg("logits").noconvert(), py::arg("lengths").noconvert(), py::arg("logarithm"),
           "Softmax of the rows of logits (rows, T), or its logarithm.");
@@ -135,12 +80,6 @@ template <class R> void bind(py::module_& m) {
           py::arg("Y_index").noconvert(), py::arg("v").noconvert(), py::arg("v_index").noconvert(),
           py::arg("lengths").noconvert(), py::arg("length_index").noconvert(), py::arg("threads"),
           "Token scores (batch, n, T), NaN at padding.");
-    m.def("gradient", &gradient<R>, py::arg("keys").noconvert(), py::arg("key_index").noconvert(),
-          py::arg("scores").noconvert(), py::arg("score_index").noconvert(), py::arg("p").noconvert(),
-          py::arg("p_index").noconvert(), py::arg("loss"), py::arg("values").noconvert(),
-          py::arg("value_index").noconvert(), py::arg("labels").noconvert(), py::arg("label_index").noconvert(),
-          py::arg("lengths").noconvert(), py::arg("length_index").noconvert(), py::arg("threads"),
-          "Risk, unit descent directions, log norms and natural gradients in p and, with values, in v.");
 }
 
 } // namespace

@@ -6,6 +6,7 @@ void bind_build(pybind11::module_& m);
 void bind_checks(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_descent(pybind11::module_& m);
+void bind_gradient(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_margin(pybind11::module_& m);
 } // namespace fastmm::python
@@ -16,6 +17,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     fastmm::python::bind_checks(m);
     fastmm::python::bind_attention(m);
     fastmm::python::bind_descent(m);
+    fastmm::python::bind_gradient(m);
     fastmm::python::bind_losses(m);
     fastmm::python::bind_margin(m);
 }

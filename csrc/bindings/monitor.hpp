@@ -32,4 +32,10 @@ private:
     bool interrupted_ = false;
 };
 
+// For calls that have nothing to give back when they are stopped.
+[[noreturn]] inline void interrupted() {
+    PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw pybind11::error_already_set();
+}
+
 } // namespace fastmm::python

@@ -74,24 +74,21 @@ bool attention_weights(const TokenBatch<R>& tokens, const Blocks<double>& p, R* 
 template <class R> bool token_scores(const TokenBatch<R>& tokens, const Blocks<R>& labels, const Blocks<R>& v, R* out,
                                      int threads, Monitor* monitor) {
     const std::int64_t n = tokens.n, T = tokens.T, d = tokens.d;
-    const auto dot = [d](const R* x, const R* w) { // doubles throughout, eight partial sums folded in halves
-        double sums[8] = {};
-        std::int64_t j = 0;
-        for (; j + 8 <= d; j += 8)
-            for (int lane = 0; lane < 8; ++lane)
-                sums[lane] += static_cast<double>(x[j + lane]) * static_cast<double>(w[j + lane]);
-        for (int lane = 0; j < d; ++j, ++lane) sums[lane] += static_cast<double>(x[j]) * static_cast<double>(w[j]);
-        return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-    };
+    const auto size = static_cast<std::size_t>(padded(d) + padded(T)); // a worker's v and scores
+    std::vector<double> memory(size * static_cast<std::size_t>(threads));
+    const auto of = [&](int worker) { return memory.data() + static_cast<std::size_t>(worker) * size; };
     return for_inputs(
-        tokens.batch, n, T * d, threads, monitor, [](std::int64_t, int) {},
-        [&](std::int64_t b, std::int64_t i, int) {
+        tokens.batch, n, T * d, threads, monitor,
+        [&](std::int64_t b, int worker) { std::copy(v[b], v[b] + d, of(worker)); },
+        [&](std::int64_t b, std::int64_t i, int worker) {
             const std::int64_t own = tokens.lengths ? tokens.lengths[b][i] : T;
-            const double label = static_cast<double>(labels[b][i]);
+            const double* own_v = of(worker);
+            double* scores = of(worker) + padded(d);
+            KernelsOf<R>::scores(kernels(), tokens.keys[b] + i * T * d, own, d, own_v,
+                                 static_cast<double>(labels[b][i]), scores);
             R* to = out + (b * n + i) * T;
-            for (std::int64_t t = 0; t < T; ++t)
-                to[t] = t < own ? static_cast<R>(label * dot(tokens.keys[b] + (i * T + t) * d, v[b]))
-                                : std::numeric_limits<R>::quiet_NaN();
+            for (std::int64_t t = 0; t < own; ++t) to[t] = static_cast<R>(scores[t]);
+            std::fill(to + own, to + T, std::numeric_limits<R>::quiet_NaN());
         });
 }
 

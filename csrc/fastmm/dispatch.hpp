@@ -22,9 +22,14 @@ struct Kernels {
     void (*gradient64)(GradientRows<double>&);
     void (*gradient32)(GradientRows<float>&);
 
-    // Logits of one input: (k_t - k_0) p for its T tokens; p is padded with zeros to whole vectors.
+    // Logits of one input: (k_t - k_0) p for its T tokens; p is padded with zeros and out has room to whole vectors.
     void (*logits64)(const double* keys, std::int64_t T, std::int64_t d, const double* p, double* out);
     void (*logits32)(const float* keys, std::int64_t T, std::int64_t d, const double* p, double* out);
+
+    // Scores label * (x_t v) of the tokens of one input, rounded to their precision; v and out as above. Products and
+    // sums are rounded one by one in a fixed order, with every set the same.
+    void (*scores64)(const double* values, std::int64_t T, std::int64_t d, const double* v, double label, double* out);
+    void (*scores32)(const float* values, std::int64_t T, std::int64_t d, const double* v, double label, double* out);
 
     // Softmax or its logarithm of one row of T logits, -inf being a mask. False when an entry is NaN or +inf.
     bool (*softmax64)(const double* logits, std::int64_t T, bool logarithm, double* out, double* workspace);
@@ -51,6 +56,10 @@ template <> struct KernelsOf<double> {
                        double* out) {
         k.logits64(keys, T, d, p, out);
     }
+    static void scores(const Kernels& k, const double* values, std::int64_t T, std::int64_t d, const double* v,
+                       double label, double* out) {
+        k.scores64(values, T, d, v, label, out);
+    }
 };
 template <> struct KernelsOf<float> {
     static int width(const Kernels& k) { return k.width32; }
@@ -62,6 +71,10 @@ template <> struct KernelsOf<float> {
     static void logits(const Kernels& k, const float* keys, std::int64_t T, std::int64_t d, const double* p,
                        double* out) {
         k.logits32(keys, T, d, p, out);
+    }
+    static void scores(const Kernels& k, const float* values, std::int64_t T, std::int64_t d, const double* v,
+                       double label, double* out) {
+        k.scores32(values, T, d, v, label, out);
     }
 };
 

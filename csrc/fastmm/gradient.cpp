@@ -13,6 +13,7 @@ namespace fastmm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -22,55 +23,30 @@ std::int64_t inputs_of_chunk(std::int64_t n, std::int64_t T, std::int64_t d) {
     return std::min(n, std::max(ceil_div(entries, T * d), ceil_div(n, most_chunks)));
 }
 
-// Adds up parts e^scale[c] * parts[c] in order, and splits the sum into unit direction and log norm.
-void combine(const double* parts, const double* scale, std::int64_t chunks, std::int64_t d, std::int64_t n,
-             Factored& out) {
-    const std::int64_t stride = padded(d);
-    double common = -infinity;
-    for (std::int64_t c = 0; c < chunks; ++c)
-        if (std::isnan(scale[c]) || scale[c] > common) common = scale[c]; // NaN stays: no number is larger than it
-    std::fill(out.unit, out.unit + d, 0.0);
-    if (out.natural != nullptr) std::fill(out.natural, out.natural + d, 0.0);
-    out.log_norm = -infinity;
-    if (common == -infinity) return;
-    if (std::isnan(common)) {
-        out.log_norm = common;
-        return;
-    }
-    for (std::int64_t c = 0; c < chunks; ++c) {
-        if (scale[c] == -infinity) continue;
-        const double factor = std::exp(scale[c] - common);
-        for (std::int64_t j = 0; j < d; ++j) out.unit[j] += factor * parts[c * stride + j];
-    }
-    double largest = 0.0;
-    for (std::int64_t j = 0; j < d; ++j)
-        if (!(std::fabs(out.unit[j]) <= largest)) largest = std::fabs(out.unit[j]); // NaN stays
-    if (largest == 0.0) return;
-    if (out.natural != nullptr) { // e^common may lie outside the doubles where the product does not
-        const double half = std::exp(common / 2);
-        for (std::int64_t j = 0; j < d; ++j)
-            if (out.unit[j] != 0.0) out.natural[j] = -(half * (out.unit[j] / static_cast<double>(n))) * half;
-    }
-    double square = 0.0;
-    for (std::int64_t j = 0; j < d; ++j) {
-        out.unit[j] /= largest;
-        square += out.unit[j] * out.unit[j];
-    }
-    const double norm = std::sqrt(square);
-    for (std::int64_t j = 0; j < d; ++j) out.unit[j] /= norm;
-    out.log_norm = common + std::log(largest) + std::log(norm) - std::log(static_cast<double>(n));
+std::size_t size_of(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+// log of the mean of n terms, whose sum is that of e^scale[c] * sum[c].
+double log_mean(const std::vector<double>& scale, const std::vector<double>& sum, std::int64_t n) {
+    double common = -infinity, total = 0.0;
+    for (const double own : scale)
+        if (std::isnan(own) || own > common) common = own;
+    if (!(common > -infinity)) return common;
+    for (std::size_t c = 0; c < scale.size(); ++c)
+        if (scale[c] > -infinity) total += std::exp(scale[c] - common) * sum[c];
+    return common + std::log(total) - std::log(static_cast<double>(n));
 }
 
 } // namespace
 
 template <class R> GradientOfOne<R>::GradientOfOne(const GradientBatch<R>& batch)
     : batch_(batch), inputs_(inputs_of_chunk(batch.tokens.n, batch.tokens.T, batch.tokens.d)),
-      chunks_(ceil_div(batch.tokens.n, inputs_)), p_(static_cast<std::size_t>(padded(batch.tokens.d))),
-      scale_p_(static_cast<std::size_t>(chunks_)), scale_v_(scale_p_), losses_(scale_p_),
-      parts_p_(static_cast<std::size_t>(chunks_ * padded(batch.tokens.d))),
-      parts_v_(static_cast<std::size_t>(batch.values ? chunks_ * padded(batch.d_v) : 0)) {}
+      chunks_(ceil_div(batch.tokens.n, inputs_)), p_(size_of(padded(batch.tokens.d))), v_(size_of(padded(batch.d_v))),
+      along_(p_.size()), parts_p_(size_of(chunks_) * p_.size()),
+      parts_v_(batch.values ? size_of(chunks_) * v_.size() : 0), scale_p_(size_of(chunks_)), scale_v_(scale_p_),
+      losses_(scale_p_), saturation_(scale_p_), excess_scale_(scale_p_), excess_(scale_p_) {}
 
-template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, double* scratch) {
+template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, const Point& point,
+                                                const Wanted& wanted, double* scratch) {
     const auto& tokens = batch_.tokens;
     const std::int64_t from = c * inputs_;
     GradientRows<R> rows{};
@@ -80,55 +56,85 @@ template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, 
     rows.d_v = batch_.d_v;
     rows.loss = batch_.loss;
     rows.keys = tokens.keys[b] + from * tokens.T * tokens.d;
-    rows.scores = tokens.scores[b] + from * tokens.T;
-    rows.lengths = tokens.lengths ? tokens.lengths[b] + from : nullptr;
-    rows.p = p_.data();
-    rows.direction = parts_p_.data() + c * padded(tokens.d);
-    if (batch_.values) {
-        rows.values = batch_.values[b] + from * tokens.T * batch_.d_v;
+    if (batch_.values && (point.v != nullptr || wanted.v != nullptr)) {
+        const bool same = batch_.values[b] == tokens.keys[b] && batch_.d_v == tokens.d;
+        rows.values = same ? rows.keys : batch_.values[b] + from * tokens.T * batch_.d_v;
         rows.labels = batch_.labels[b] + from;
-        rows.direction_v = parts_v_.data() + c * padded(batch_.d_v);
     }
+    if (point.v == nullptr) rows.scores = tokens.scores[b] + from * tokens.T;
+    rows.lengths = tokens.lengths ? tokens.lengths[b] + from : nullptr;
+    rows.p = point.p != nullptr ? p_.data() : nullptr;
+    rows.queries = point.queries != nullptr ? point.queries + from * tokens.d : nullptr;
+    rows.v = point.v != nullptr ? v_.data() : nullptr;
+    rows.along = point.along != nullptr ? along_.data() : nullptr;
+    rows.direction = wanted.p != nullptr ? parts_p_.data() + c * padded(tokens.d) : nullptr;
+    rows.direction_v = wanted.v != nullptr ? parts_v_.data() + c * padded(batch_.d_v) : nullptr;
+    rows.pulls = wanted.pulls != nullptr ? wanted.pulls + from * tokens.d : nullptr;
+    rows.exponents = wanted.pulls != nullptr ? wanted.exponents + from : nullptr;
+    rows.wants_excess = wanted.log_excess != nullptr;
     rows.workspace = scratch;
     KernelsOf<R>::gradient(kernels(), rows);
-    const auto at = static_cast<std::size_t>(c);
+    const auto at = size_of(c);
     scale_p_[at] = rows.scale;
     scale_v_[at] = rows.scale_v;
     losses_[at] = rows.loss_sum;
+    saturation_[at] = rows.saturation;
+    excess_scale_[at] = rows.excess_scale;
+    excess_[at] = rows.excess;
 }
 
-template <class R> double GradientOfOne<R>::operator()(std::int64_t b, const double* p, Factored& of_p, Factored* of_v,
+template <class R> double GradientOfOne<R>::operator()(std::int64_t b, const Point& point, const Wanted& wanted,
                                                        int threads, Monitor* monitor) {
-    std::copy(p, p + batch_.tokens.d, p_.begin());
-    const std::int64_t scratch = rows_workspace(batch_.tokens.T);
+    const std::int64_t d = batch_.tokens.d, n = batch_.tokens.n;
+    if (point.p != nullptr) std::copy(point.p, point.p + d, p_.begin());
+    if (point.v != nullptr) std::copy(point.v, point.v + batch_.d_v, v_.begin());
+    if (point.along != nullptr) std::copy(point.along, point.along + d, along_.begin());
+    const std::int64_t scratch = rows_workspace(batch_.tokens.T, d);
+    if (scratch_.size() < size_of(scratch * threads)) scratch_.resize(size_of(scratch * threads));
     if (threads <= 1 && monitor == nullptr) {
-        std::vector<double> own(static_cast<std::size_t>(scratch));
-        for (std::int64_t c = 0; c < chunks_; ++c) chunk(b, c, own.data());
+        for (std::int64_t c = 0; c < chunks_; ++c) chunk(b, c, point, wanted, scratch_.data());
     } else {
-        std::vector<double> own(static_cast<std::size_t>(scratch * threads));
         const bool stopped = parallel_for(chunks_, threads, monitor, [&](std::int64_t c, int worker, Pulse& pulse) {
-            chunk(b, c, own.data() + worker * scratch);
+            chunk(b, c, point, wanted, scratch_.data() + worker * scratch);
             pulse.beat();
         });
-        if (stopped) return std::numeric_limits<double>::quiet_NaN();
+        if (stopped) return nan;
     }
-    combine(parts_p_.data(), scale_p_.data(), chunks_, batch_.tokens.d, batch_.tokens.n, of_p);
-    if (of_v != nullptr) combine(parts_v_.data(), scale_v_.data(), chunks_, batch_.d_v, batch_.tokens.n, *of_v);
+    if (wanted.p != nullptr) combine(parts_p_.data(), padded(d), scale_p_.data(), chunks_, d, n, *wanted.p);
+    if (wanted.v != nullptr)
+        combine(parts_v_.data(), padded(batch_.d_v), scale_v_.data(), chunks_, batch_.d_v, n, *wanted.v);
+    if (wanted.saturation != nullptr) {
+        double least = infinity;
+        for (const double own : saturation_)
+            if (std::isnan(own) || own < least) least = own; // NaN stays
+        *wanted.saturation = least;
+    }
+    if (wanted.log_excess != nullptr) *wanted.log_excess = log_mean(excess_scale_, excess_, n);
     double loss = 0.0;
     for (const double part : losses_) loss += part;
-    return loss / static_cast<double>(batch_.tokens.n);
+    return loss / static_cast<double>(n);
 }
 
-template <class R>
-bool gradient_batch(const GradientBatch<R>& batch, const GradientOutputs& out, int threads, Monitor* monitor) {
+template <class R> bool gradient_batch(const GradientBatch<R>& batch, const GradientPoints& points,
+                                       const GradientOutputs& out, int threads, Monitor* monitor) {
     const auto& tokens = batch.tokens;
+    const std::int64_t n = tokens.n, d = tokens.d;
     const auto offset = [](double* base, std::int64_t at) { return base != nullptr ? base + at : nullptr; };
     const auto element = [&](GradientOfOne<R>& gradient, std::int64_t b, int inner, Monitor* own) {
-        Factored of_p{0.0, out.unit_p + b * tokens.d, offset(out.natural_p, b * tokens.d)};
+        const auto block = [b](const Blocks<double>& blocks) { return blocks ? blocks[b] : nullptr; };
+        const Point point{block(points.p), block(points.queries), block(points.v), block(points.along)};
+        Factored of_p{0.0, offset(out.unit_p, b * d), offset(out.natural_p, b * d)};
         Factored of_v{0.0, offset(out.unit_v, b * batch.d_v), offset(out.natural_v, b * batch.d_v)};
-        out.loss[b] = gradient(b, batch.p[b], of_p, batch.values ? &of_v : nullptr, inner, own);
-        out.log_norm_p[b] = of_p.log_norm;
-        if (batch.values) out.log_norm_v[b] = of_v.log_norm;
+        Wanted wanted;
+        if (out.log_norm_p != nullptr) wanted.p = &of_p;
+        if (out.log_norm_v != nullptr) wanted.v = &of_v;
+        wanted.pulls = offset(out.pulls, b * n * d);
+        wanted.exponents = offset(out.exponents, b * n);
+        wanted.saturation = offset(out.saturation, b);
+        wanted.log_excess = offset(out.log_excess, b);
+        out.loss[b] = gradient(b, point, wanted, inner, own);
+        if (out.log_norm_p != nullptr) out.log_norm_p[b] = of_p.log_norm;
+        if (out.log_norm_v != nullptr) out.log_norm_v[b] = of_v.log_norm;
     };
     if (tokens.batch == 1) { // threads share the chunks of the one problem
         GradientOfOne<R> gradient(batch);
@@ -145,11 +151,11 @@ bool gradient_batch(const GradientBatch<R>& batch, const GradientOutputs& out, i
     }
     constexpr std::int64_t group = 16; // elements taken at a time: small problems are cheaper than handing them out
     const std::int64_t groups = ceil_div(tokens.batch, group);
-    const std::int64_t work = tokens.batch * tokens.n * tokens.T * tokens.d;
+    const std::int64_t work = tokens.batch * n * tokens.T * d;
     const int useful = static_cast<int>(std::min<std::int64_t>(threads, 1 + work / (1 << 17)));
-    std::vector<std::unique_ptr<GradientOfOne<R>>> workers(static_cast<std::size_t>(useful));
+    std::vector<std::unique_ptr<GradientOfOne<R>>> workers(size_of(useful));
     return parallel_for(groups, useful, monitor, [&](std::int64_t g, int worker, Pulse& pulse) {
-        auto& gradient = workers[static_cast<std::size_t>(worker)];
+        auto& gradient = workers[size_of(worker)];
         if (!gradient) gradient = std::make_unique<GradientOfOne<R>>(batch);
         const std::int64_t end = std::min(tokens.batch, (g + 1) * group);
         for (std::int64_t b = g * group; b < end && !pulse.beat(); ++b) element(*gradient, b, 1, nullptr);
@@ -158,7 +164,9 @@ bool gradient_batch(const GradientBatch<R>& batch, const GradientOutputs& out, i
 
 template class GradientOfOne<double>;
 template class GradientOfOne<float>;
-template bool gradient_batch<double>(const GradientBatch<double>&, const GradientOutputs&, int, Monitor*);
-template bool gradient_batch<float>(const GradientBatch<float>&, const GradientOutputs&, int, Monitor*);
+template bool gradient_batch<double>(const GradientBatch<double>&, const GradientPoints&, const GradientOutputs&, int,
+                                     Monitor*);
+template bool gradient_batch<float>(const GradientBatch<float>&, const GradientPoints&, const GradientOutputs&, int,
+                                    Monitor*);
 
 } // namespace fastmm

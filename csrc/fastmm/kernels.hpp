@@ -51,25 +51,47 @@ template <class R> struct DescentLanes {
 // Largest |score| for which the slope of the loss is kept out of the common exponent.
 template <class R> constexpr R wide_scores() { return sizeof(R) == 8 ? R(200) : R(25); }
 
-// Loss, gradients and exponents of a stretch of inputs of one problem, in one pass over its keys. Arithmetic is double.
+constexpr std::int64_t padded(std::int64_t count) { return (count + 7) / 8 * 8; }
+
+// Loss and gradients of a stretch of inputs of one problem, in one pass over its keys and values. Arithmetic is double.
+// Vectors said to be padded have zeros behind their end, up to whole vectors.
 template <class R> struct GradientRows {
     std::int64_t inputs, T, d, d_v;
     LossKind loss;
     const R* keys;               // (inputs, T, d)
-    const R* scores;             // (inputs, T), labels included
-    const std::int64_t* lengths; // (inputs) or null
-    const double* p;             // (d), padded with zeros to whole vectors
-    const R* values;             // (inputs, T, d_v) for the gradient in v, or null
+    const R* values;             // (inputs, T, d_v), with v or direction_v; the address of keys when these are the same
     const R* labels;             // (inputs), with values
-    double* direction;           // (d) out, padded: minus the gradient in p of the sum of losses is e^scale * direction
-    double scale;                // out; -inf when that gradient is exactly zero, NaN when a logit overflows
-    double* direction_v;         // (d_v) out, padded, with values
-    double scale_v;              // out
-    double loss_sum;             // out
-    double* workspace;           // rows_workspace(T) entries
+    const R* scores;             // (inputs, T), labels included; not read when there is a v
+    const std::int64_t* lengths; // (inputs) or null
+    const double* p;             // (d), padded: the query of all inputs
+    const double* queries;       // (inputs, d), instead of p
+    const double* v;             // (d_v), padded: scores are label * (value v); or null
+    const double* along;         // (d), padded, or null: `direction` is then minus the Hessian in p times this vector
+
+    double* direction; // (d) out, padded, or null: minus the gradient in p of the sum of losses is e^scale * direction
+    double* direction_v; // (d_v) out, padded, or null
+    double* pulls;       // (inputs, d) out, with queries, or null: minus the gradient of each loss in its own query is
+    double* exponents;   // (inputs) out, with pulls: e^exponent * pull
+    bool wants_excess;
+
+    double scale;        // out; -inf when that gradient is exactly zero, NaN when a logit or a score overflows
+    double scale_v;      // out
+    double loss_sum;     // out
+    double saturation;   // out: the least among the inputs' largest softmax weights, NaN when a logit overflows
+    double excess_scale; // out, when wanted: the sum of loss - (loss of the best score) is e^excess_scale * excess
+    double excess;       // out
+    double* workspace;   // rows_workspace(...) entries
 };
 
-constexpr std::int64_t padded(std::int64_t count) { return (count + 7) / 8 * 8; }
-constexpr std::int64_t rows_workspace(std::int64_t T) { return 3 * padded(T); }
+// Inputs taken at a time, so many that what they share is in the near caches when it is read again.
+constexpr std::int64_t rows_group(std::int64_t T, std::int64_t d) {
+    const std::int64_t most = 8, group = 8192 / (T * d);
+    return group < 1 ? 1 : group < most ? group : most;
+}
+
+// Entries of GradientRows::workspace.
+constexpr std::int64_t rows_workspace(std::int64_t T, std::int64_t d) {
+    return 4 * rows_group(T, d) * padded(T) + 2 * padded(d);
+}
 
 } // namespace fastmm

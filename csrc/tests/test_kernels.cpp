@@ -148,7 +148,8 @@ template <class R> void gradients() {
                 GradientBatch<R> batch{};
                 batch.tokens = data.tokens();
                 batch.loss = kind;
-                batch.p = {p.data(), data.shared.data(), shape.d};
+                GradientPoints points;
+                points.p = {p.data(), data.shared.data(), shape.d};
                 if (with_values) {
                     batch.values = {data.values.data(), data.own.data(), shape.n * shape.T * data.d_v};
                     batch.labels = {data.labels.data(), data.own.data(), shape.n};
@@ -160,9 +161,17 @@ template <class R> void gradients() {
                 for (const int threads : {1, 3}) {
                     std::vector<double> loss(count), unit(count * d), log_norm(count), natural(count * d);
                     std::vector<double> unit_v(count * d_v), log_norm_v(count), natural_v(count * d_v);
-                    GradientOutputs out{loss.data(),   unit.data(),       log_norm.data(), natural.data(),
-                                        unit_v.data(), log_norm_v.data(), natural_v.data()};
-                    CHECK(!gradient_batch(batch, out, threads, nullptr));
+                    GradientOutputs out;
+                    out.loss = loss.data();
+                    out.unit_p = unit.data();
+                    out.log_norm_p = log_norm.data();
+                    out.natural_p = natural.data();
+                    if (with_values) {
+                        out.unit_v = unit_v.data();
+                        out.log_norm_v = log_norm_v.data();
+                        out.natural_v = natural_v.data();
+                    }
+                    CHECK(!gradient_batch(batch, points, out, threads, nullptr));
                     if (first.empty()) first = natural;
                     CHECK(natural == first);
                     for (std::size_t b = 0; b < count; ++b) {
@@ -193,10 +202,14 @@ void gradient_ends() {
         GradientBatch<double> batch{};
         batch.tokens = {1, 1, 2, 1, {keys.data(), zero.data(), 2}, {own_scores.data(), zero.data(), 2}, {}};
         batch.loss = LossKind::logistic;
-        batch.p = {&p, zero.data(), 1};
+        GradientPoints points;
+        points.p = {&p, zero.data(), 1};
         double loss, unit, log_norm;
-        CHECK(!gradient_batch(batch, GradientOutputs{&loss, &unit, &log_norm, nullptr, nullptr, nullptr, nullptr}, 1,
-                              nullptr));
+        GradientOutputs out;
+        out.loss = &loss;
+        out.unit_p = &unit;
+        out.log_norm_p = &log_norm;
+        CHECK(!gradient_batch(batch, points, out, 1, nullptr));
         CHECK(unit == (log_norm > -infinity ? 1.0 : 0.0));
         return log_norm;
     };

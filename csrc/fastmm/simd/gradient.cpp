@@ -1,204 +1,133 @@
-// Loss and gradients of a stretch of inputs in one pass over the keys, factored and free of cancellation.
-#include "exponential.hpp"
-#include "row_access.hpp"
+// Loss and gradients of a stretch of inputs in one pass over keys and values, factored and free of cancellation.
+#include "fetching.hpp"
+#include "group_lanes.hpp"
+#include "row_dots.hpp"
+#include "row_sums.hpp"
 #include "rows.hpp"
-
-#include "fastmm/losses.hpp"
-
-#include <cmath>
 
 namespace fastmm::FASTMM_ISA {
 
 namespace {
 
-// What to fetch ahead of use. An input is read twice, and only the first time from memory: so that memory is kept busy
-// both times, each reading fetches one half of the next input, if that fits the nearest cache beside the present one.
-template <class R> class Ahead {
-public:
-    Ahead(const R* x, std::int64_t T, std::int64_t d) : x_(x), T_(T), d_(d), near_(T * d * sizeof(R) <= (1 << 15)) {}
-    void first_reading(std::int64_t t, std::int64_t j) const {
-        __builtin_prefetch(near_ ? x_ + (T_ + t / 2) * d_ + j : x_ + (t + 8) * d_ + j);
-    }
-    void second_reading(std::int64_t t, std::int64_t j) const {
-        if (near_) __builtin_prefetch(x_ + (T_ + T_ / 2 + t / 2) * d_ + j);
-    }
-
-private:
-    const R* x_;
-    std::int64_t T_, d_;
-    bool near_;
-};
-
-} // namespace
-
-// (k_t - k_0) p for the T tokens of one input. Differences come first: softmax needs no more, and keys far from the
-// origin keep their digits.
-template <class R> void logits_row(const R* keys, std::int64_t T, std::int64_t d, const double* p, double* out) {
-    constexpr int rows = 4;
-    const Ahead<R> ahead(keys, T, d);
-    std::int64_t t = 0;
-    for (; t + rows <= T; t += rows) {
-        const R* k = keys + t * d;
-        Doubles sums[rows];
-        for (int u = 0; u < rows; ++u) sums[u] = splat(0.0);
-        std::int64_t j = 0;
-        for (; j + row_width <= d; j += row_width) {
-            const Doubles first = read(keys + j), pj = load<double>(p + j);
-            ahead.first_reading(t, j);
-            ahead.first_reading(t + 2, j);
-#pragma GCC unroll 4
-            for (int u = 0; u < rows; ++u) sums[u] = fma(read(k + u * d + j) - first, pj, sums[u]);
-        }
-        if (j < d) {
-            const Doubles first = read_tail(keys + j, d - j), pj = load<double>(p + j);
-            for (int u = 0; u < rows; ++u) sums[u] = fma(read_tail(k + u * d + j, d - j) - first, pj, sums[u]);
-        }
-        for (int u = 0; u < rows; ++u) out[t + u] = sum(sums[u]);
-    }
-    for (; t < T; ++t) {
-        const R* k = keys + t * d;
-        Doubles total = splat(0.0);
-        for (std::int64_t j = 0; j < d; j += row_width)
-            total = fma(read_at(k, j, d) - read_at(keys, j, d), load<double>(p + j), total);
-        out[t] = sum(total);
-    }
-}
-
-namespace {
-
-// to += sum_t w_t (x_t - base) for `columns` vectors from entry j on.
-template <int columns, class R> FASTMM_INLINE void add_columns(const R* x, std::int64_t T, std::int64_t d,
-                                                               const R* base, const double* w, double* to,
-                                                               std::int64_t j, const Ahead<R>& ahead) {
-    Doubles sums[columns], from[columns];
-    for (int u = 0; u < columns; ++u) {
-        sums[u] = load<double>(to + j + u * row_width);
-        from[u] = base != nullptr ? read(base + j + u * row_width) : splat(0.0);
-    }
-    for (std::int64_t t = 0; t < T; ++t) {
-        const Doubles wt = splat(w[t]);
-        const R* row = x + t * d + j;
-        const std::int64_t half = (t % 2) * (columns / 2) * row_width;
-#pragma GCC unroll 4
-        for (int u = 0; u < columns / 2; ++u) ahead.second_reading(t, j + half + u * row_width);
-#pragma GCC unroll 8
-        for (int u = 0; u < columns; ++u) sums[u] = fma(wt, read(row + u * row_width) - from[u], sums[u]);
-    }
-    for (int u = 0; u < columns; ++u) store<double>(to + j + u * row_width, sums[u]);
-}
-
-// to += sum_t w_t (x_t - base) over the tokens of one input; base may be null.
-template <class R>
-void add_rows(const R* x, std::int64_t T, std::int64_t d, const R* base, const double* w, double* to) {
-    constexpr int most = register_bytes == 64 ? 8 : 4; // vectors of the sum in registers, beside as many of the base
-    const Ahead<R> ahead(x, T, d);
-    std::int64_t j = 0;
-    for (; j + most * row_width <= d; j += most * row_width) add_columns<most>(x, T, d, base, w, to, j, ahead);
-    for (; j + row_width <= d; j += row_width) add_columns<1>(x, T, d, base, w, to, j, ahead);
-    if (j == d) return;
-    Doubles total = load<double>(to + j);
-    const Doubles from = base != nullptr ? read_tail(base + j, d - j) : splat(0.0);
-    for (std::int64_t t = 0; t < T; ++t) total = fma(splat(w[t]), read_tail(x + t * d + j, d - j) - from, total);
-    store<double>(to + j, total);
-}
-
-// A sum of terms e^exponent * vector whose common exponent grows as needed.
-class FactoredSum {
-public:
-    FactoredSum(double* sum, std::int64_t d) : sum_(sum), count_(padded(d)), scale_(-__builtin_inf()) {
-        for (std::int64_t j = 0; j < count_; ++j) sum_[j] = 0.0;
-    }
-
-    // The factor by which the next term's vector is to be multiplied before it is added to the sum.
-    double admit(double exponent) {
-        if (exponent > scale_) {
-            const double old = ::exp(scale_ - exponent);
-            for (std::int64_t j = 0; j < count_; ++j) sum_[j] *= old;
-            scale_ = exponent;
-            return 1.0;
-        }
-        return ::exp(exponent - scale_);
-    }
-
-    double scale() const { return scale_; }
-
-private:
-    double* sum_;
-    std::int64_t count_;
-    double scale_;
-};
-
+// Inputs go through in groups: all are read once from memory for logits and scores, then what is one number an input is
+// worked out in lanes, then all are read again, from the cache, for the sums.
 template <class R> class RowsPass {
 public:
     explicit RowsPass(GradientRows<R>& rows)
-        : a(rows), e(rows.workspace), gaps(rows.workspace + padded(rows.T)), sum_p(rows.direction, rows.d),
-          sum_v(rows.direction_v, rows.values != nullptr ? rows.d_v : 0) {}
+        : a(rows), tied(rows.values == rows.keys && rows.d_v == rows.d), stride(padded(rows.T)),
+          query(rows.workspace + 4 * rows_group(rows.T, rows.d) * stride), pull(query + padded(rows.d)),
+          lanes(rows.loss), of_p(rows.pulls != nullptr ? pull : rows.direction, rows.d),
+          of_v(rows.direction_v, rows.direction_v != nullptr ? rows.d_v : 0),
+          ahead(rows.keys, rows.inputs * rows.T * rows.d) {}
 
     void run() {
+        const std::int64_t group = rows_group(a.T, a.d);
         a.loss_sum = 0.0;
-        for (std::int64_t i = 0; i < a.inputs; ++i) input(i);
-        a.scale = overflow ? __builtin_nan("") : sum_p.scale();
-        a.scale_v = overflow ? __builtin_nan("") : sum_v.scale();
+        for (std::int64_t from = 0; from < a.inputs; from += group) {
+            const int count = static_cast<int>(a.inputs - from < group ? a.inputs - from : group);
+            for (int g = 0; g < count; ++g) first_reading(from + g, g);
+            for (int g = 0; g < count; ++g) tokens(from + g, g);
+            numbers(from, count);
+            for (int g = 0; g < count; ++g) second_reading(from + g, g);
+        }
+        const double nan = __builtin_nan("");
+        a.scale = overflow ? nan : of_p.scale();
+        a.scale_v = overflow ? nan : of_v.scale();
+        a.saturation = overflow || unknown ? nan : 1.0 / lanes.largest_total;
+        a.excess_scale = overflow ? nan : lanes.excess_scale;
+        a.excess = lanes.excess;
     }
 
 private:
-    void input(std::int64_t i) {
-        const std::int64_t own = a.lengths != nullptr ? a.lengths[i] : a.T;
-        const R* keys = a.keys + i * a.T * a.d;
-        const R* scores = a.scores + i * a.T;
+    double* logits(int g) const { return a.workspace + g * 4 * stride; } // later relative weights, then weights
+    double* gaps(int g) const { return logits(g) + stride; }
+    double* scores(int g) const { return gaps(g) + stride; }    // those made here; later the weights of the values
+    double* changes(int g) const { return scores(g) + stride; } // of the logits along `along`
+
+    std::int64_t length(std::int64_t i) const { return a.lengths != nullptr ? a.lengths[i] : a.T; }
+    const R* keys(std::int64_t i) const { return a.keys + i * a.T * a.d; }
+    const R* values(std::int64_t i) const { return a.values + i * a.T * a.d_v; }
+
+    void first_reading(std::int64_t i, int g) {
+        const std::int64_t own = length(i);
+        const double label = a.v != nullptr ? static_cast<double>(a.labels[i]) : 0.0;
+        if (a.queries != nullptr)
+            for (std::int64_t j = 0; j < padded(a.d); ++j) query[j] = j < a.d ? a.queries[i * a.d + j] : 0.0;
+        const DotsOf with{a.queries != nullptr ? query : a.p, a.v, label, logits(g), scores(g)};
+        NothingAhead nothing;
+        if (a.v != nullptr && tied) {
+            finite[g] = dots_of_rows<true, true>(keys(i), own, a.d, with, ahead);
+        } else {
+            finite[g] = dots_of_rows<true, false>(keys(i), own, a.d, with, ahead);
+            if (a.v != nullptr && !dots_of_rows<false, true>(values(i), own, a.d_v, with, nothing)) finite[g] = false;
+        }
+        if (a.along != nullptr) {
+            const DotsOf change{a.along, nullptr, 0.0, changes(g), nullptr};
+            if (!dots_of_rows<true, false>(keys(i), own, a.d, change, nothing)) finite[g] = false;
+        }
+    }
+
+    Doubles score_at(std::int64_t i, int g, std::int64_t t) const {
+        return a.v != nullptr ? load<double>(scores(g) + t) : read_at(a.scores + i * a.T, t, length(i));
+    }
+    double one_score(std::int64_t i, int g, std::int64_t t) const {
+        return a.v != nullptr ? scores(g)[t] : static_cast<double>(a.scores[i * a.T + t]);
+    }
+
+    // Weights relative to the top token's, and score gaps to it, of the tokens of one input.
+    void tokens(std::int64_t i, int g) {
+        const std::int64_t own = length(i);
+        double *e = logits(g), *gap_to_base = gaps(g);
         const Doubles none = splat(-__builtin_inf()), zero = splat(0.0);
-        logits_row(keys, own, a.d, a.p, e);
-        for (std::int64_t t = own; t < padded(own); ++t)
-            e[t] = e[0]; // for the maximum and the check; no tokens after that
+        lanes.clear(g);
+        if (!finite[g]) return broken(i, g);
 
         Doubles most = none;
         for (std::int64_t t = 0; t < own; t += row_width) most = larger(load<double>(e + t), most);
         const Doubles highest = splat(largest(most));
-        Int64s broken = zero != zero;
+        Int64s lost = zero != zero; // a gap between finite logits that is infinite
+        std::int64_t top = -1;
+        int tops = 0;
         for (std::int64_t t = 0; t < own; t += row_width) {
-            const Doubles gap = load<double>(e + t) - highest;
-            broken |= ~(gap > none); // true for NaN too
+            const Doubles logit = load<double>(e + t), gap = logit - highest;
+            lost |= (gap == none) & (logit != none);
             store<double>(e + t, gap);
+            const unsigned at_top = bits(gap == zero);
+            if (at_top == 0) continue;
+            tops += __builtin_popcount(at_top);
+            if (top < 0) top = t + __builtin_ctz(at_top);
         }
-        const bool finite = !any(broken);
-        for (std::int64_t t = own; t < padded(own); ++t) e[t] = -__builtin_inf();
-        std::int64_t top = 0;
-        while (top + 1 < own && e[top] != 0.0) ++top;
-
-        if (!finite) {
-            bool flat = a.values == nullptr; // equal scores: whatever the logits are, the gradient in p is zero
-            for (std::int64_t t = 1; flat && t < own; ++t) flat = scores[t] == scores[0];
-            overflow = overflow || !flat;
-            a.loss_sum += flat ? loss_value(a.loss, static_cast<double>(scores[0])) : __builtin_nan("");
-            return;
+        if (any(lost)) {
+            finite[g] = false;
+            return broken(i, g);
         }
+        top_of[g] = top;
 
         // tokens with the top token's key share its weight: they are merged with it (see reference.descent_direction)
-        double merged = 1.0, base_score = static_cast<double>(scores[top]);
-        e[top] = -__builtin_inf();
-        for (std::int64_t t = top + 1; t < own; ++t) {
-            if (e[t] != 0.0 || !same_key(keys + t * a.d, keys + top * a.d)) continue;
-            e[t] = -__builtin_inf();
-            const double score = static_cast<double>(scores[t]);
-            merged += 1.0;
-            if (score != base_score) base_score += (score - base_score) / merged; // running mean, exact for equals
-        }
+        double merged = 1.0, base = one_score(i, g, top);
+        if (tops > 1) merge(i, g, merged, base);
+        lanes.merged[g] = merged;
+        lanes.base[g] = base;
 
+        const Int64s top_lane = splat_integer(top) - lane_numbers();
         Doubles exponents = none; // of the tokens whose score differs
         for (std::int64_t t = 0; t < own; t += row_width) {
-            const Doubles own_e = load<double>(e + t);
-            const Doubles gap = zero_where<double>(own_e == none, read_at(scores, t, own) - splat(base_score));
-            store<double>(gaps + t, gap);
+            const Doubles own_e = choose<double>(top_lane == splat_integer(t), none, load<double>(e + t));
+            const Doubles gap = zero_where<double>(own_e == none, score_at(i, g, t) - splat(base));
+            store<double>(e + t, own_e);
+            store<double>(gap_to_base + t, gap);
             exponents = larger(choose<double>(gap == zero, none, own_e), exponents);
         }
         const double exponent = largest(exponents);
         const bool pulls = exponent > -__builtin_inf();
-        const double shift = pulls ? exponent : 0.0, unit = ::exp(shift);
+        const double shift = pulls ? exponent : 0.0;
+        lanes.pulls[g] = pulls;
+        lanes.shift[g] = shift;
 
         // e becomes the weight relative to the base's; divided by e^shift for the tokens whose score differs
         Doubles sums = zero, levels = zero, gains = zero;
         for (std::int64_t t = 0; t < own; t += row_width) {
-            const Doubles gap = load<double>(gaps + t);
+            const Doubles gap = load<double>(gap_to_base + t);
             const Int64s level = gap == zero;
             const Doubles weight = exp_cut<double>(load<double>(e + t) - zero_where<double>(level, splat(shift)));
             store<double>(e + t, weight);
@@ -206,32 +135,165 @@ private:
             levels += zero_where<double>(~level, weight);
             gains = fma(weight, gap, gains);
         }
-        const double total = merged + sum(levels) + unit * sum(sums);
-        const double scaled_mean = sum(gains) / total, mean = unit * scaled_mean;
-        const LossParts loss = loss_parts(a.loss, base_score + mean);
-        a.loss_sum += loss.value;
-
-        if (a.values != nullptr) values(i, own, keys, top, total, unit, loss.log_slope);
-        if (!pulls) return;
-        const Doubles factor = splat(sum_p.admit(exponent + loss.log_slope) / total);
-        for (std::int64_t t = 0; t < own; t += row_width) {
-            const Doubles gap = load<double>(gaps + t);
-            const Doubles pull = choose<double>(gap == zero, splat(-scaled_mean), gap - splat(mean));
-            store<double>(e + t, load<double>(e + t) * factor * pull);
-        }
-        add_rows(keys, own, a.d, keys + top * a.d, e, a.direction);
+        lanes.sums[g] = sum(sums);
+        lanes.levels[g] = sum(levels);
+        lanes.gains[g] = sum(gains);
+        if (a.along != nullptr) curve(g, own);
+        if (a.wants_excess) deficit(i, g, own);
     }
 
-    // Adds |slope| Y_i X_i' s_i to the direction in v, with the softmax weights in their natural size.
-    void values(std::int64_t i, std::int64_t own, const R* keys, std::int64_t top, double total, double unit,
-                double log_slope) {
-        const double factor = sum_v.admit(log_slope) * static_cast<double>(a.labels[i]) / total;
-        double* w = a.workspace + 2 * padded(a.T);
-        for (std::int64_t t = 0; t < own; ++t) {
-            const bool in = t == top || (e[t] == 0.0 && same_key(keys + t * a.d, keys + top * a.d));
-            w[t] = factor * (in ? 1.0 : gaps[t] != 0.0 ? unit * e[t] : e[t]);
+    // Logits that overflow matter unless all scores are equal: the gradient in p is then zero whatever they are.
+    void broken(std::int64_t i, int g) {
+        bool flat = a.direction_v == nullptr;
+        const double first = one_score(i, g, 0);
+        for (std::int64_t t = 1; flat && t < length(i); ++t) flat = one_score(i, g, t) == first;
+        flat = flat && first - first == 0.0;
+        overflow = overflow || !flat;
+        unknown = true;
+        lanes.base[g] = lanes.best[g] = flat ? first : __builtin_nan("");
+    }
+
+    // Merges the tokens with the top token's key: how many there are, and the mean of their scores, exact for equals.
+    void merge(std::int64_t i, int g, double& merged, double& base) {
+        double* e = logits(g);
+        const R* x = keys(i);
+        const std::int64_t top = top_of[g];
+        for (std::int64_t t = top + 1; t < length(i); ++t) {
+            if (e[t] != 0.0 || !same_key(x + t * a.d, x + top * a.d)) continue;
+            e[t] = -__builtin_inf();
+            const double score = one_score(i, g, t);
+            merged += 1.0;
+            if (score != base) base += (score - base) / merged;
         }
-        add_rows<R>(a.values + i * a.T * a.d_v, own, a.d_v, nullptr, w, a.direction_v);
+    }
+
+    // Mean change of the logits along `along`, and its product with the gaps, as sums with relative weights.
+    void curve(int g, std::int64_t own) {
+        const double *e = logits(g), *gap_to_base = gaps(g);
+        double* change = changes(g);
+        const Doubles at_top = splat(change[top_of[g]]);
+        Doubles sums = splat(0.0), levels = sums, gains = sums;
+        for (std::int64_t t = 0; t < own; t += row_width) {
+            const Doubles gap = load<double>(gap_to_base + t), weight = load<double>(e + t);
+            const Int64s real = splat_integer(own - t) - lane_numbers() > splat_integer(0), level = gap == splat(0.0);
+            const Doubles relative = zero_where<double>(~real, load<double>(change + t) - at_top);
+            store<double>(change + t, relative);
+            sums = fma(zero_where<double>(level, weight), relative, sums);
+            levels = fma(zero_where<double>(~level, weight), relative, levels);
+            gains = fma(weight * gap, relative, gains);
+        }
+        lanes.change_sums[g] = sum(sums);
+        lanes.change_levels[g] = sum(levels);
+        lanes.change_gains[g] = sum(gains);
+    }
+
+    // How far the mean score is below the best one, as a sum of terms that are never negative.
+    void deficit(std::int64_t i, int g, std::int64_t own) {
+        const double *e = logits(g), *gap_to_base = gaps(g);
+        const R* x = keys(i);
+        double best = one_score(i, g, 0);
+        for (std::int64_t t = 1; t < own; ++t) best = one_score(i, g, t) > best ? one_score(i, g, t) : best;
+        double natural = 0.0, shifted = 0.0;
+        for (std::int64_t t = 0; t < own; ++t) {
+            const double below = best - one_score(i, g, t);
+            if (is_merged(g, t, x))
+                natural += below;
+            else
+                (gap_to_base[t] == 0.0 ? natural : shifted) += e[t] * below;
+        }
+        lanes.best[g] = best;
+        lanes.natural_deficit[g] = natural;
+        lanes.shifted_deficit[g] = shifted;
+    }
+
+    void numbers(std::int64_t from, int count) {
+        lanes.work_out(count, a.along != nullptr, a.wants_excess);
+        a.loss_sum = lanes.add_losses(a.loss_sum, count);
+        for (int g = 0; g < count; ++g) overflow = overflow || lanes.mean[g] != lanes.mean[g];
+        if (a.pulls != nullptr) {
+            for (int g = 0; g < count; ++g) {
+                a.exponents[from + g] = lanes.exponent[g];
+                factor[g] = 1.0 / lanes.total[g];
+                of_p.see(lanes.exponent[g]);
+            }
+        } else if (a.direction != nullptr) {
+            of_p.admit(lanes.exponent, count, factor);
+            for (int g = 0; g < count; ++g) factor[g] /= lanes.total[g];
+        }
+        if (a.direction_v != nullptr) {
+            of_v.admit(lanes.log_slope, count, factor_v);
+            for (int g = 0; g < count; ++g)
+                factor_v[g] = factor_v[g] * static_cast<double>(a.labels[from + g]) / lanes.total[g];
+        }
+    }
+
+    void second_reading(std::int64_t i, int g) {
+        const std::int64_t own = length(i);
+        const bool with_v = a.direction_v != nullptr && finite[g];
+        const bool with_p = (a.direction != nullptr || a.pulls != nullptr) && lanes.pulls[g];
+        if (a.pulls != nullptr) {
+            of_p.clear();
+            if (!finite[g] && lanes.base[g] != lanes.base[g]) a.exponents[i] = __builtin_nan("");
+        }
+        if (with_v) weigh_values(i, g, own);
+        if (with_p) weigh_keys(g, own);
+        const R* x = keys(i);
+        const SumsOf<R> to{x + (with_p ? top_of[g] * a.d : 0), logits(g), scores(g), of_p.sum(), of_v.sum()};
+        if (with_p && with_v && tied) {
+            add_rows<true, true>(x, own, a.d, to, ahead);
+        } else {
+            if (with_p) add_rows<true, false>(x, own, a.d, to, ahead);
+            if (with_v) add_rows<false, true>(values(i), own, a.d_v, to, ahead);
+        }
+        if (a.pulls != nullptr)
+            for (std::int64_t j = 0; j < a.d; ++j) a.pulls[i * a.d + j] = pull[j];
+    }
+
+    void weigh_keys(int g, std::int64_t own) {
+        double* e = logits(g);
+        const double* gap_to_base = gaps(g);
+        const Doubles zero = splat(0.0), share = splat(factor[g]);
+        const Doubles mean = splat(lanes.mean[g]), scaled_mean = splat(lanes.scaled_mean[g]);
+        if (a.along == nullptr) {
+            for (std::int64_t t = 0; t < own; t += row_width) {
+                const Doubles gap = load<double>(gap_to_base + t);
+                const Doubles toward = choose<double>(gap == zero, -scaled_mean, gap - mean);
+                store<double>(e + t, load<double>(e + t) * share * toward);
+            }
+            return;
+        }
+        const Doubles change_mean = splat(lanes.change_mean[g]), scaled_cross = splat(lanes.scaled_cross[g]);
+        const Doubles cross = splat(lanes.cross[g]), bent = splat(lanes.curvature[g] * lanes.cross[g]);
+        for (std::int64_t t = 0; t < own; t += row_width) {
+            const Doubles gap = load<double>(gap_to_base + t);
+            const Doubles faster = bent - (load<double>(changes(g) + t) - change_mean);
+            const Doubles toward =
+                choose<double>(gap == zero, scaled_cross - faster * scaled_mean, cross + faster * (gap - mean));
+            store<double>(e + t, load<double>(e + t) * share * -toward);
+        }
+    }
+
+    // |slope| Y_i s_i, with the softmax weights in their natural size.
+    void weigh_values(std::int64_t i, int g, std::int64_t own) {
+        const double *e = logits(g), *gap_to_base = gaps(g);
+        const R* x = keys(i);
+        double* w = scores(g);
+        const Doubles share = splat(factor_v[g]), unit = splat(lanes.unit[g]);
+        for (std::int64_t t = 0; t < own; t += row_width) {
+            const Doubles weight = load<double>(e + t);
+            const Int64s level = load<double>(gap_to_base + t) == splat(0.0);
+            store<double>(w + t, share * choose<double>(level, weight, unit * weight));
+        }
+        w[top_of[g]] = factor_v[g];
+        if (lanes.merged[g] > 1.0)
+            for (std::int64_t t = top_of[g] + 1; t < own; ++t)
+                if (is_merged(g, t, x)) w[t] = factor_v[g];
+    }
+
+    // Whether token t shares the top token's key, once weights are relative: its own weight is then left at zero.
+    bool is_merged(int g, std::int64_t t, const R* x) const {
+        const std::int64_t top = top_of[g];
+        return t == top || (lanes.merged[g] > 1.0 && logits(g)[t] == 0.0 && same_key(x + t * a.d, x + top * a.d));
     }
 
     bool same_key(const R* k, const R* other) const {
@@ -241,9 +303,17 @@ private:
     }
 
     GradientRows<R>& a;
-    double *e, *gaps;
-    FactoredSum sum_p, sum_v;
-    bool overflow = false; // of a logit that matters
+    bool tied;
+    std::int64_t stride;
+    double *query, *pull;
+    GroupLanes lanes;
+    FactoredSum of_p, of_v;
+    Fetching<R> ahead;
+    bool overflow = false; // of a logit or a score that matters
+    bool unknown = false;  // weights of some input
+    bool finite[most_inputs];
+    std::int64_t top_of[most_inputs];
+    alignas(64) double factor[most_inputs], factor_v[most_inputs];
 };
 
 } // namespace
@@ -252,7 +322,5 @@ template <class R> void gradient_rows(GradientRows<R>& rows) { RowsPass<R>(rows)
 
 template void gradient_rows<double>(GradientRows<double>&);
 template void gradient_rows<float>(GradientRows<float>&);
-template void logits_row<double>(const double*, std::int64_t, std::int64_t, const double*, double*);
-template void logits_row<float>(const float*, std::int64_t, std::int64_t, const double*, double*);
 
 } // namespace fastmm::FASTMM_ISA

@@ -154,6 +154,26 @@ inline bool any(Int32s mask) {
 #endif
 }
 
+// One bit a lane, the first lane's the lowest.
+inline unsigned bits(Int64s mask) {
+#if defined(__AVX512F__)
+    return _mm512_movepi64_mask((__m512i)mask);
+#elif defined(__AVX2__)
+    return static_cast<unsigned>(_mm256_movemask_pd((__m256d)mask));
+#else
+    return (mask[0] != 0 ? 1u : 0u) | (mask[1] != 0 ? 2u : 0u);
+#endif
+}
+
+// 0, 1, 2, ... in the lanes.
+inline Int64s lane_numbers() {
+    Int64s out;
+    for (int lane = 0; lane < Lanes<double>::width; ++lane) out[lane] = lane;
+    return out;
+}
+
+inline Int64s splat_integer(std::int64_t value) { return value - Int64s{}; }
+
 template <class R> inline Vec<R> absolute(Vec<R> a) { return larger(a, -a); }
 
 // Sum over the lanes in one fixed order: halves are folded onto each other.
@@ -171,10 +191,45 @@ inline double sum(Doubles a) {
 #endif
 }
 
+// Sums over the lanes of as many vectors as one has lanes: lane u has the bits of sum(rows[u]).
+inline Doubles sums_of(const Doubles (&rows)[Lanes<double>::width]) {
+#if defined(__AVX512F__)
+    const auto halves = [](Doubles a, Doubles b) {
+        return (Doubles)_mm512_maskz_shuffle_f64x2(0xff, (__m512d)a, (__m512d)b, 0x44) +
+               (Doubles)_mm512_maskz_shuffle_f64x2(0xff, (__m512d)a, (__m512d)b, 0xee);
+    };
+    const auto quarters = [](Doubles a, Doubles b) {
+        return (Doubles)_mm512_maskz_shuffle_f64x2(0xff, (__m512d)a, (__m512d)b, 0x88) +
+               (Doubles)_mm512_maskz_shuffle_f64x2(0xff, (__m512d)a, (__m512d)b, 0xdd);
+    };
+    const Doubles even = quarters(halves(rows[0], rows[2]), halves(rows[4], rows[6]));
+    const Doubles odd = quarters(halves(rows[1], rows[3]), halves(rows[5], rows[7]));
+    return (Doubles)_mm512_maskz_unpacklo_pd(0xff, (__m512d)even, (__m512d)odd) +
+           (Doubles)_mm512_maskz_unpackhi_pd(0xff, (__m512d)even, (__m512d)odd);
+#elif defined(__AVX2__)
+    const auto halves = [](Doubles a, Doubles b) {
+        return (Doubles)_mm256_permute2f128_pd((__m256d)a, (__m256d)b, 0x20) +
+               (Doubles)_mm256_permute2f128_pd((__m256d)a, (__m256d)b, 0x31);
+    };
+    const Doubles even = halves(rows[0], rows[2]), odd = halves(rows[1], rows[3]);
+    return (Doubles)_mm256_unpacklo_pd((__m256d)even, (__m256d)odd) +
+           (Doubles)_mm256_unpackhi_pd((__m256d)even, (__m256d)odd);
+#else
+    return Doubles{rows[0][0], rows[1][0]} + Doubles{rows[0][1], rows[1][1]};
+#endif
+}
+
 inline double largest(Doubles a) {
+#if defined(__AVX512F__)
+    const __m256d half = _mm256_max_pd(_mm512_maskz_extractf64x4_pd(0xf, (__m512d)a, 0),
+                                       _mm512_maskz_extractf64x4_pd(0xf, (__m512d)a, 1));
+    const __m128d quarter = _mm_max_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1));
+    return _mm_cvtsd_f64(_mm_max_sd(quarter, _mm_unpackhi_pd(quarter, quarter)));
+#else
     double out = a[0];
     for (int lane = 1; lane < Lanes<double>::width; ++lane) out = a[lane] > out ? a[lane] : out;
     return out;
+#endif
 }
 
 } // namespace fastmm::FASTMM_ISA

@@ -21,15 +21,45 @@ inline Doubles read(const float* from) {
 }
 
 // The first `count` < row_width entries; nothing behind them is touched.
-template <class R> inline Doubles read_tail(const R* from, std::int64_t count) {
-    double part[row_width] = {};
-    for (std::int64_t lane = 0; lane < count; ++lane) part[lane] = static_cast<double>(from[lane]);
-    return load<double>(part);
+inline Doubles read_tail(const double* from, std::int64_t count) {
+#if defined(__AVX512F__)
+    return (Doubles)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1u), from);
+#elif defined(__AVX2__)
+    return (Doubles)_mm256_maskload_pd(from, (__m256i)(lane_numbers() < splat_integer(count)));
+#else
+    return count > 0 ? Doubles{from[0], 0.0} : splat(0.0);
+#endif
+}
+inline Doubles read_tail(const float* from, std::int64_t count) {
+#if defined(__AVX512F__)
+    const auto mask = static_cast<__mmask8>((1u << count) - 1u);
+    return (Doubles)_mm512_maskz_cvtps_pd(mask, _mm256_maskz_loadu_ps(mask, from));
+#elif defined(__AVX2__)
+    const __m128i lanes = _mm_cmpgt_epi32(_mm_set1_epi32(static_cast<int>(count)), _mm_set_epi32(3, 2, 1, 0));
+    return (Doubles)_mm256_cvtps_pd(_mm_maskload_ps(from, lanes));
+#else
+    return count > 0 ? Doubles{static_cast<double>(from[0]), 0.0} : splat(0.0);
+#endif
 }
 
-// Vector number `from / row_width` of a row of d entries.
-template <class R> inline Doubles read_at(const R* row, std::int64_t from, std::int64_t d) {
-    return from + row_width <= d ? read(row + from) : read_tail(row + from, d - from);
+// The vector that starts at entry `from` of a row of d entries; zeros behind the row's end.
+template <class R> FASTMM_INLINE Doubles read_at(const R* row, std::int64_t from, std::int64_t d) {
+    if (from + row_width <= d) return read(row + from);
+    return from < d ? read_tail(row + from, d - from) : splat(0.0);
+}
+
+// Doubles rounded to R, as doubles again.
+template <class R> inline Doubles rounded(Doubles x) {
+    if (sizeof(R) == sizeof(double)) return x;
+#if defined(__AVX512F__)
+    const __m256 narrow = _mm512_maskz_cvtpd_ps(0xff, (__m512d)x);
+    return (Doubles)_mm512_maskz_cvtps_pd(0xff, narrow);
+#elif defined(__AVX2__)
+    return (Doubles)_mm256_cvtps_pd(_mm256_cvtpd_ps((__m256d)x));
+#else
+    for (int lane = 0; lane < row_width; ++lane) x[lane] = static_cast<double>(static_cast<float>(x[lane]));
+    return x;
+#endif
 }
 
 } // namespace fastmm::FASTMM_ISA

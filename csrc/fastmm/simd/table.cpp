@@ -15,8 +15,8 @@ extern const Kernels table;
 const Kernels table{
     FASTMM_TEXT(FASTMM_ISA),   Lanes<double>::width, Lanes<float>::width, &descend_workspace<double>,
     &descend_workspace<float>, &descend<double>,     &descend<float>,     &gradient_rows<double>,
-    &gradient_rows<float>,     &logits_row<double>,  &logits_row<float>,  &softmax_row,
-    &margin_kernels,
+    &gradient_rows<float>,     &logits_row<double>,  &logits_row<float>,  &scores_row<double>,
+    &scores_row<float>,        &softmax_row,         &margin_kernels,
 };
 
 } // namespace fastmm::FASTMM_ISA
