@@ -82,7 +82,11 @@ CALLS = {
     "descend": DESCEND,
 }
 VALUES = ("values", "value_index", "labels", "label_index")
-OPTIONAL = {"gradient": VALUES, "descend": (*VALUES, "scores", "score_index", "queries", "query_index", "schedule")}
+POINTS = ("scores", "score_index", "p", "p_index")
+OPTIONAL = {
+    "gradient": (*VALUES, *POINTS),
+    "descend": (*VALUES, "scores", "score_index", "queries", "query_index", "schedule"),
+}
 ARRAYS = [(name, key) for name, call in CALLS.items() for key, value in call.items() if isinstance(value, np.ndarray)]
 
 
@@ -237,9 +241,15 @@ def test_runs_that_make_no_sense_are_value_errors(case):
 def test_values_come_with_labels():
     """The gradient in v needs values, labels and both indices; none of them at all is a gradient in p only."""
     for key in ("value_index", "labels", "label_index"):
-        with pytest.raises(ValueError, match=r"values: want labels and both indices too"):
+        with pytest.raises(ValueError, match=r"want (labels|its index) too"):
             call("gradient", **{key: None})
-    out = call("gradient", values=None, value_index=None, labels=None, label_index=None)
+    for key, message in (("scores", "scores, v: want one of them"), ("p", "p, queries: want one of them")):
+        with pytest.raises(ValueError, match=message):
+            call("gradient", **{key: None, f"{key.rstrip('s')}_index": None})
+    for key in ("score_index", "p_index"):
+        with pytest.raises(ValueError, match=r"want its index too"):
+            call("gradient", **{key: None})
+    out = call("gradient", values=None, value_index=None, labels=None, label_index=None, with_p=True)
     assert "natural_v" not in out
     assert out["natural_p"].shape == (1, D)
 
@@ -283,14 +293,14 @@ def test_softmax_lengths_do_not_read_outside():
 
 def test_inputs_are_not_written():
     """Read-only arrays are accepted and starts are copied, not used as the iterate."""
-    p0 = np.zeros((1, D))
+    p0 = np.zeros((1, D, 1))
     p0.flags.writeable = False
     k = np.random.default_rng(0).normal(size=(1, N, T, D))
     k.flags.writeable = False
-    out = call("descend", keys=k, p0=p0)
+    out = call("descend", keys=k, parameters=[(0, True, p0, np.inf)])
     assert not p0.any()
-    assert out["p"].any()
-    assert out["p"].flags.writeable
+    assert out["end"][0].any()
+    assert out["end"][0].flags.writeable
 
 
 def test_missing_and_unknown_arguments_are_type_errors():

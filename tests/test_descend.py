@@ -480,7 +480,7 @@ def test_trajectories_are_frozen():
 
 
 REFUSED = {
-    "rule": ({"rule": "adam"}, "^rule: got 'adam'; allowed: 'normalized', 'gradient'"),
+    "rule": ({"rule": "newton"}, "^rule: got 'newton'; allowed: 'normalized', 'gradient'"),
     "train": ({"train": "q"}, "^train: got 'q'; allowed"),
     "loss": ({"loss": "hinge"}, "^loss: got 'hinge'; allowed"),
     "steps negative": ({"steps": -1}, "^steps: got -1; allowed: an integer, 0 or more"),

@@ -232,13 +232,32 @@ def test_progress_of_a_run_that_stops_at_once(capsys):
     assert "descend" in capsys.readouterr().out
 
 
+def compiled_run(problem, steps, threads, progress):
+    """16 runs with a progress callback of our own, which `descend` does not offer."""
+    return mm._core.descend(
+        keys=problem.K,
+        key_index=np.arange(16),
+        scores=problem.scores,
+        score_index=np.arange(16),
+        loss=0,
+        parameters=[(0, True, np.zeros((16, 10, 1)), np.inf)],
+        lr=np.full(16, 0.1),
+        rule=mm.rules.Normalized().settings,
+        conditions=[],
+        clauses=[],
+        steps=steps,
+        record=np.zeros(0, np.int64),
+        threads=threads,
+        progress=progress,
+    )
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_progress_reports_grow(threads):
     """The work reported to a callback grows up to at most the steps of the whole batch."""
     problem, steps = busy()
     seen = []
-    arguments = (problem.K, np.arange(16), problem.scores, np.arange(16), np.zeros((16, 10)), np.full(16, 0.1))
-    mm._core.descend(*arguments, 0, True, steps, np.zeros(0, np.int64), None, None, threads, seen.append)
+    compiled_run(problem, steps, threads, seen.append)
     assert seen
     assert seen == sorted(seen)
     assert seen[0] >= 0
@@ -252,10 +271,9 @@ def test_an_exception_of_the_progress_callback_comes_through():
     def fail(done):
         raise RuntimeError(f"no more after {done}")
 
-    arguments = (problem.K, np.arange(16), problem.scores, np.arange(16), np.zeros((16, 10)), np.full(16, 0.1))
     for threads in (1, 2):
         with pytest.raises(RuntimeError, match=r"no more after"):
-            mm._core.descend(*arguments, 0, True, 10**9, np.zeros(0, np.int64), None, None, threads, fail)
+            compiled_run(problem, 10**9, threads, fail)
 
 
 def test_memory_stays_flat():

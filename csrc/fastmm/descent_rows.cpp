@@ -179,6 +179,7 @@ private:
         }
         wanted.saturation = &saturation_;
         if (batch_.rule.kind == RuleKind::polyak) wanted.log_excess = &log_excess_;
+        wanted.above_zero = v != nullptr && v->parameter.trained; // a trained head brings the risk down to 0
         risk_ = gradient_(b, point, wanted, threads, nullptr);
         if (wanted.p != nullptr) p->log_norm = of_p.log_norm;
         if (wanted.v != nullptr) v->log_norm = of_v.log_norm;
@@ -193,7 +194,7 @@ private:
             if (std::isnan(group.log_norm) || group.log_norm == infinity) return StopReason::overflow;
             zero = zero && group.log_norm == -infinity;
         }
-        return static_cast<std::int32_t>(zero ? StopReason::zero_gradient : StopReason::steps);
+        return zero ? StopReason::zero_gradient : StopReason::steps;
     }
 
     // The parameter whose direction the conditions look at: attention's, and the head's when only that is trained.

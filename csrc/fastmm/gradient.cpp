@@ -72,6 +72,7 @@ template <class R> void GradientOfOne<R>::chunk(std::int64_t b, std::int64_t c, 
     rows.pulls = wanted.pulls != nullptr ? wanted.pulls + from * tokens.d : nullptr;
     rows.exponents = wanted.pulls != nullptr ? wanted.exponents + from : nullptr;
     rows.wants_excess = wanted.log_excess != nullptr;
+    rows.above_zero = wanted.above_zero;
     rows.workspace = scratch;
     KernelsOf<R>::gradient(kernels(), rows);
     const auto at = size_of(c);

@@ -36,6 +36,7 @@ struct Wanted {
     double* saturation = nullptr; // least among the inputs' largest softmax weights
     double* log_excess = nullptr; // log of mean_i [loss at z_i - loss at the best score of input i], free of
                                   // cancellation and underflow; -inf when exactly 0
+    bool above_zero = false;      // log_excess is that of the loss over 0 (losses that are positive)
 };
 
 // One element of a batch: the scratch space of one caller, made once and then used again.

@@ -73,6 +73,7 @@ template <class R> struct GradientRows {
     double* pulls;       // (inputs, d) out, with queries, or null: minus the gradient of each loss in its own query is
     double* exponents;   // (inputs) out, with pulls: e^exponent * pull
     bool wants_excess;
+    bool above_zero; // the excess is over a loss of 0 instead of that of the best score
 
     double scale;        // out; -inf when that gradient is exactly zero, NaN when a logit or a score overflows
     double scale_v;      // out

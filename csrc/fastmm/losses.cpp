@@ -56,6 +56,11 @@ double loss_bend(LossKind kind, double x) {
     return kind == LossKind::exponential ? 1.0 : 0.0;
 }
 
+double loss_log_value(LossKind kind, double x) {
+    if (kind == LossKind::exponential || (kind == LossKind::logistic && x > 40.0)) return -x;
+    return std::log(loss_value(kind, x));
+}
+
 double log_excess(LossKind kind, double best, double log_deficit) {
     if (kind == LossKind::correlation || log_deficit == -HUGE_VAL) return log_deficit;
     const double deficit = std::exp(log_deficit);

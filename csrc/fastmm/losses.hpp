@@ -19,6 +19,7 @@ LossParts loss_parts(LossKind kind, double x);
 double loss_bend(LossKind kind, double x); // curvature / -slope, where both may underflow
 
 // log(loss(best - deficit) - loss(best)) for log_deficit = log(deficit), -inf included, without the difference.
+double loss_log_value(LossKind kind, double x); // log of the value, where the value itself underflows
 double log_excess(LossKind kind, double best, double log_deficit);
 
 } // namespace fastmm

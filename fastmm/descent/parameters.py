@@ -122,7 +122,8 @@ def _start(name: str, value: Any, problem: Problem, axes: tuple[str, ...], exten
     known = start.shape[start.ndim - len(axes) : start.ndim - len(axes) + len(extents)]
     if known != extents:
         wanted = ", ".join([*(f"{a}={e}" for a, e in zip(axes, extents, strict=False)), *axes[len(extents) :]])
-        raise ValueError(f"{name}: got shape {start.shape}; allowed: (..., {wanted})")
+        source = "the keys" if axes == ("d_k",) else "the problem"
+        raise ValueError(f"{name}: got shape {start.shape}; allowed: (..., {wanted}) to match {source}")
     return start
 
 

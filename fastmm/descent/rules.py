@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,8 +54,7 @@ class Rule:
                 raise ValueError(f"within: got {name!r}; allowed: p, v, W, Q, K")
             if isinstance(radius, bool) or not isinstance(radius, (int, float, np.number)) or not radius > 0:
                 raise ValueError(f"within: got {name}={radius!r}; allowed: a positive radius")
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "radii"}
-        return type(self)(**values, radii={**self.radii, **{k: float(r) for k, r in radii.items()}})
+        return replace(self, radii={**self.radii, **{name: float(radius) for name, radius in radii.items()}})
 
 
 @dataclass(frozen=True)

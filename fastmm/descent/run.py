@@ -151,8 +151,9 @@ def descend(
     if record is not None:
         paths = {name: _shaped(out["recorded"], name, setup, (records.size, *batch)) for name in setup.names}
         # rows after an interruption were never reached by any run
-        some = next(iter(paths.values())).reshape(records.size, -1)
-        reached = ~np.isnan(some).all(axis=-1) if count else np.ones(records.size, dtype=np.bool_)
+        some = next(iter(paths.values()))
+        axes = tuple(range(1, some.ndim))
+        reached = ~np.isnan(some).all(axis=axes) if count else np.ones(records.size, dtype=np.bool_)
         paths = _with_matrix({name: path[reached] for name, path in paths.items()}, setup)
         fixed = {name: end for name, end in ends.items() if name not in setup.names}
         history = History(records[reached], problem, kind.name, paths, train, fixed)

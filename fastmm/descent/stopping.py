@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,10 +29,7 @@ class Stop:
     ('saturation & loss', 'time')
     """
 
-    @property
-    def clauses(self) -> tuple[tuple[Condition, ...], ...]:
-        """The rule as any of several clauses, each all of its conditions."""
-        raise NotImplementedError
+    clauses: tuple[tuple[Condition, ...], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,8 +70,8 @@ class Condition(Stop):
         if value < self.least:
             raise ValueError(f"{type(self).__name__}: got {value!r}; allowed: {self.least:g} or more")
 
-    @property
-    def clauses(self) -> tuple[tuple[Condition, ...], ...]:
+    @cached_property
+    def clauses(self) -> tuple[tuple[Condition, ...], ...]:  # type: ignore[override]
         return ((self,),)
 
 

@@ -139,7 +139,7 @@ private:
         lanes.levels[g] = sum(levels);
         lanes.gains[g] = sum(gains);
         if (a.along != nullptr) curve(g, own);
-        if (a.wants_excess) deficit(i, g, own);
+        if (a.wants_excess && !a.above_zero) deficit(i, g, own);
     }
 
     // Logits that overflow matter unless all scores are equal: the gradient in p is then zero whatever they are.
@@ -207,7 +207,7 @@ private:
     }
 
     void numbers(std::int64_t from, int count) {
-        lanes.work_out(count, a.along != nullptr, a.wants_excess);
+        lanes.work_out(count, a.along != nullptr, a.wants_excess, a.above_zero);
         a.loss_sum = lanes.add_losses(a.loss_sum, count);
         for (int g = 0; g < count; ++g) overflow = overflow || lanes.mean[g] != lanes.mean[g];
         if (a.pulls != nullptr) {

@@ -25,7 +25,7 @@ struct GroupLanes {
         merged[g] = 1.0;
     }
 
-    void work_out(int count, bool curved, bool wants_excess) {
+    void work_out(int count, bool curved, bool wants_excess, bool above_zero) {
         constexpr int width = Lanes<double>::width;
         for (int g = 0; g < count; g += width) {
             const Doubles power = exp_full(load<double>(shift + g));
@@ -50,7 +50,7 @@ struct GroupLanes {
             exponent[g] = pulls[g] ? shift[g] + parts.log_slope : -__builtin_inf();
             largest_total = total[g] > largest_total ? total[g] : largest_total;
             if (curved) curvature[g] = loss_bend(loss, margin[g]);
-            if (wants_excess) add_excess(g);
+            if (wants_excess) add_excess(above_zero ? loss_log_value(loss, margin[g]) : excess_over_best(g));
         }
     }
 
@@ -75,12 +75,15 @@ struct GroupLanes {
     alignas(64) double value[most_inputs] = {}, log_slope[most_inputs] = {}, exponent[most_inputs] = {};
 
 private:
-    void add_excess(int g) {
+    double excess_over_best(int g) const {
         const double log_deficit = natural_deficit[g] > 0.0
                                        ? ::log((natural_deficit[g] + unit[g] * shifted_deficit[g]) / total[g])
                                    : shifted_deficit[g] > 0.0 ? shift[g] + ::log(shifted_deficit[g]) - ::log(total[g])
                                                               : -__builtin_inf();
-        const double own = log_excess(loss, best[g], log_deficit);
+        return log_excess(loss, best[g], log_deficit);
+    }
+
+    void add_excess(double own) {
         if (own > excess_scale) {
             excess = excess * ::exp(excess_scale - own) + 1.0;
             excess_scale = own;
