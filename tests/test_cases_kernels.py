@@ -89,12 +89,21 @@ def judge_softmax(given, want):
 
 
 def judge_run(given, want):
-    rule = "normalized" if given["normalise"] == "p" else "gradient"
-    loss = LOSS.get(given["loss"], given["loss"])
+    rule = "normalized" if given["normalise"].startswith("p") else "gradient"
+    joint = {"train": "pv", "v0": numbers(given["v0"])} if "v0" in given else {}
+    given = {"v": given.get("v0"), **given}
     run = mm.descend(
-        problem_of(given), numbers(given["p0"]), steps=given["steps"], lr=given["eta"], rule=rule, loss=loss
+        problem_of(given),
+        numbers(given["p0"]),
+        steps=given["steps"],
+        lr=given["eta"],
+        rule=rule,
+        loss=LOSS.get(given["loss"], given["loss"]),
+        **joint,
     )
     near(run.p, want["p"], want["rtol"])
+    if joint:
+        near(run.v, want["v"], want["rtol"])
     assert (run.steps_done, run.stop_reason) == (given["steps"], "steps")
     if "loss" in want:
         near(run.loss, want["loss"], 1e-12)
