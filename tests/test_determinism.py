@@ -118,7 +118,9 @@ for dtype in ("f8", "f4"):
     for n, T, d in ((4, 9, 6), (30, 17, 33)):
         r = np.random.default_rng(0)
         X, v, p = (r.normal(size=s).astype(dtype) for s in ((n, T, d), (d,), (d,)))
-        problem = mm.Problem(X, np.where(np.arange(n) % 2, 1, -1), v)
+        Z = r.normal(size=(n, 5)).astype(dtype)
+        problem = mm.Problem(X, np.where(np.arange(n) % 2, 1, -1), v, Z=Z)
+        factors = (r.normal(size=(5, 3)).astype(dtype), r.normal(size=(d, 3)).astype(dtype))
         for loss in ("logistic", "exponential", "correlation"):
             key = f"{dtype} {n} {loss} "
             grad = mm.loss_and_grad(problem, p, loss=loss, wrt=("p", "v"))
@@ -126,6 +128,10 @@ for dtype in ("f8", "f4"):
             out[key + "direction"], out[key + "log norm"] = mm.descent_direction(problem, 300 * p, loss)
             for rule, lr in (("normalized", 0.02), ("gradient", 0.2)):
                 out[key + "run " + rule] = mm.descend(problem, steps=100, lr=lr, rule=rule, loss=loss).p
+            for train in ("pv", "W", "KQv"):
+                start = {"W0": factors} if train == "KQv" else {}
+                run = mm.descend(problem, steps=50, lr=0.02, train=train, loss=loss, **start)
+                out[key + train] = run.p if train == "pv" else run.W
         out[f"{dtype} {n} scores"] = problem.scores
         out[f"{dtype} {n} attention"] = mm.attention(X, p)
     out[dtype + " softmax"] = mm.softmax(60 * r.normal(size=(5, 37)).astype(dtype))

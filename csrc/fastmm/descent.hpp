@@ -49,8 +49,9 @@ constexpr std::int64_t lanes_limit = 8192;
 // `monitor` is told the number of steps done, summed over the batch.
 template <class R> void descend_batch(const DescentBatch<R>& batch, int threads, Monitor* monitor);
 
-// The two layouts: normalised and plain steps in p only, and everything.
+// One instance a vector lane: runs in p, and in any parameters. Lanes along the rows: everything.
 template <class R> void descend_lanes(const DescentBatch<R>& batch, int threads, Monitor* monitor);
+template <class R> void descend_joint(const DescentBatch<R>& batch, int threads, Monitor* monitor);
 template <class R> void descend_rows(const DescentBatch<R>& batch, int threads, Monitor* monitor);
 
 } // namespace fastmm

@@ -1,5 +1,5 @@
 // Runs of small problems: blocks of one vector of instances each for the lanes kernel.
-#include "fastmm/descent.hpp"
+#include "fastmm/descent_run.hpp"
 
 #include "fastmm/aligned.hpp"
 #include "fastmm/dispatch.hpp"
@@ -28,79 +28,48 @@ template <class R> bool is_wide(const TokenBatch<R>& tokens, std::int64_t b) {
 // Steps that the kernel does not know: other rules, schedules, balls and stopping rules, lane by lane in doubles.
 template <class R> class LanesHook {
 public:
-    LanesHook(const DescentBatch<R>& batch, std::size_t width)
-        : batch_(batch), d_(batch.problem.tokens.d), unit_(static_cast<std::size_t>(d_)), step_(unit_) {
-        for (std::size_t lane = 0; lane < width; ++lane)
-            lanes_.push_back({std::vector<double>(unit_.size()), StepRule(batch.rule, d_), StopWatch(batch.stop), 0});
+    LanesHook(const DescentBatch<R>& batch, std::size_t width) : batch_(batch), d_(batch.problem.tokens.d) {
+        for (std::size_t lane = 0; lane < width; ++lane) runs_.push_back(std::make_unique<DescentRun<R>>(batch));
     }
 
-    void restart(std::size_t lane, std::int64_t b) {
-        auto& own = lanes_[lane];
-        const R* from = batch_.parameters[0].x + b * d_;
-        std::copy(from, from + d_, own.x.begin());
-        own.rule.restart();
-        own.watch.restart(b);
-        own.instance = b;
-    }
+    void load(std::size_t lane, std::int64_t b) { runs_[lane]->load(b); }
 
     void take(const LanesStep<R>& step) {
         for (std::int64_t lane = 0; lane < step.lanes; ++lane) {
             if (!step.active[lane]) continue;
-            auto& own = lanes_[static_cast<std::size_t>(lane)];
-            StopReason& verdict = step.verdict[lane];
-            if (!batch_.stop.empty()) verdict = own.watch.met(iterate(step, lane, own));
-            if (verdict == StopReason::steps && !move(step, lane, own)) verdict = StopReason::overflow;
+            DescentRun<R>& run = *runs_[static_cast<std::size_t>(lane)];
+            Group<R>& p = *run.of(Role::p);
+            read_gradient(step, lane, p);
+            step.verdict[lane] = run.take_step(step.step, facts(step, lane));
+            for (std::int64_t j = 0; j < d_; ++j)
+                step.p[j * step.lanes + lane] = static_cast<R>(p.x[static_cast<std::size_t>(j)]);
         }
     }
 
 private:
-    struct Lane {
-        std::vector<double> x;
-        StepRule rule;
-        StopWatch watch;
-        std::int64_t instance;
-    };
-
-    Iterate iterate(const LanesStep<R>& step, std::int64_t lane, const Lane& own) const {
-        const std::int64_t n = batch_.problem.tokens.n;
-        double risk = 0.0;
-        if (batch_.stop.needs(StopKind::loss)) {
-            for (std::int64_t i = 0; i < n; ++i)
-                risk += loss_value(batch_.problem.loss, static_cast<double>(step.margins[i * step.lanes + lane]));
-            risk /= static_cast<double>(n);
-        }
-        return {step.step, risk, static_cast<double>(step.saturation[lane]), own.x.data(), d_};
+    void read_gradient(const LanesStep<R>& step, std::int64_t lane, Group<R>& p) const {
+        const double scale = static_cast<double>(step.shift[lane]);
+        for (std::int64_t j = 0; j < d_; ++j)
+            p.step[static_cast<std::size_t>(j)] = static_cast<double>(step.g[j * step.lanes + lane]);
+        Factored out = p.gradient();
+        combine(p.step.data(), d_, &scale, 1, d_, batch_.problem.tokens.n, out);
+        p.log_norm = out.log_norm;
     }
 
-    bool move(const LanesStep<R>& step, std::int64_t lane, Lane& own) {
-        double largest = 0.0, square = 0.0;
-        for (std::int64_t j = 0; j < d_; ++j) {
-            const double entry = static_cast<double>(step.g[j * step.lanes + lane]);
-            unit_[static_cast<std::size_t>(j)] = entry;
-            largest = std::max(largest, std::fabs(entry));
-        }
-        for (double& entry : unit_) {
-            entry /= largest;
-            square += entry * entry;
-        }
-        const double norm = std::sqrt(square);
-        for (double& entry : unit_) entry /= norm;
-        const double log_norm = static_cast<double>(step.shift[lane]) + std::log(largest) + std::log(norm) -
-                                std::log(static_cast<double>(batch_.problem.tokens.n));
-        StepFacts facts{static_cast<double>(batch_.lr[own.instance]), 0.0, log_norm};
-        if (batch_.schedule != nullptr) facts.rate *= batch_.schedule[step.step];
-        own.rule.move(unit_.data(), log_norm, facts, step_.data());
-        if (!advance(own.x, step_, batch_.parameters[0].radius, static_cast<double>(std::numeric_limits<R>::max())))
-            return false;
-        for (std::int64_t j = 0; j < d_; ++j)
-            step.p[j * step.lanes + lane] = static_cast<R>(own.x[static_cast<std::size_t>(j)]);
-        return true;
+    IterateFacts facts(const LanesStep<R>& step, std::int64_t lane) const {
+        IterateFacts out;
+        out.saturation = static_cast<double>(step.saturation[lane]);
+        if (!batch_.stop.needs(StopKind::loss)) return out;
+        const std::int64_t n = batch_.problem.tokens.n;
+        for (std::int64_t i = 0; i < n; ++i)
+            out.risk += loss_value(batch_.problem.loss, static_cast<double>(step.margins[i * step.lanes + lane]));
+        out.risk /= static_cast<double>(n);
+        return out;
     }
 
     const DescentBatch<R>& batch_;
     std::int64_t d_;
-    std::vector<double> unit_, step_;
-    std::vector<Lane> lanes_;
+    std::vector<std::unique_ptr<DescentRun<R>>> runs_;
 };
 
 // What the kernel calls back for.
@@ -149,7 +118,7 @@ public:
         if (count < width_) std::copy(p_[0], p_[0] + tokens.d, spare_.data());
 
         if (hook_)
-            for (std::size_t lane = 0; lane < width_; ++lane) hook_->restart(lane, first[lane < count ? lane : 0]);
+            for (std::size_t lane = 0; lane < width_; ++lane) hook_->load(lane, first[lane < count ? lane : 0]);
         Context<R> context{&pulse, static_cast<std::int64_t>(count), hook_.get()};
         DescentLanes<R> job{};
         job.n = tokens.n;

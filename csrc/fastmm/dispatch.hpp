@@ -1,6 +1,7 @@
 // The kernels that exist once for each instruction set, and the choice among them at run time.
 #pragma once
 
+#include "fastmm/joint_kernels.hpp"
 #include "fastmm/kernels.hpp"
 #include "fastmm/margin_kernels.hpp"
 
@@ -33,6 +34,12 @@ struct Kernels {
 
     // Softmax or its logarithm of one row of T logits, -inf being a mask. False when an entry is NaN or +inf.
     bool (*softmax64)(const double* logits, std::int64_t T, bool logarithm, double* out, double* workspace);
+
+    // Entries of JointLanes::data.workspace; the data laid out in it; gradients at the present parameters.
+    std::int64_t (*joint_workspace)(const JointLanes&);
+    void (*joint_load)(const JointLanes&);
+    void (*joint_gradient)(const JointLanes&);
+
     const MarginKernels* margin;
 };
 

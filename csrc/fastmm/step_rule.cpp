@@ -18,22 +18,6 @@ double scaled_rate(double rate, double log_size) {
     return rate * half * half;
 }
 
-bool advance(std::vector<double>& x, const std::vector<double>& step, double radius, double most) {
-    double largest = 0.0, square = 0.0;
-    for (std::size_t j = 0; j < x.size(); ++j) {
-        const double size = std::fabs(x[j] + step[j]);
-        if (!(size <= most)) return false;
-        largest = std::max(largest, size);
-    }
-    for (std::size_t j = 0; j < x.size(); ++j) x[j] += step[j];
-    if (radius == infinity || largest == 0.0) return true;
-    for (const double entry : x) square += (entry / largest) * (entry / largest);
-    const double norm = largest * std::sqrt(square);
-    if (norm > radius)
-        for (double& entry : x) entry *= radius / norm;
-    return true;
-}
-
 StepRule::StepRule(const RuleSettings& settings, std::int64_t size)
     : settings_(settings), size_(static_cast<std::size_t>(size)) {
     if (settings.kind == RuleKind::momentum || settings.kind == RuleKind::adam) first_.resize(size_);

@@ -44,9 +44,6 @@ private:
     double decay1_, decay2_; // products of the betas so far
 };
 
-// x += step, projected onto the ball of a radius; or false, and x as it was, when that leaves the numbers up to `most`.
-bool advance(std::vector<double>& x, const std::vector<double>& step, double radius, double most);
-
 // rate * e^log_size, also where e^log_size alone lies outside the doubles.
 double scaled_rate(double rate, double log_size);
 

@@ -94,12 +94,15 @@ def descend(
     when every trained parameter's gradient is exactly zero. Ctrl-C ends the call within 0.2 s and returns what was
     done.
 
-    Cost: about ``4 n T d`` fused multiply-adds and ``n T`` exponentials a step. Normalised and plain steps of constant
-    length in p (or in W with one shared query: Lemma 1) of problems of at most 8192 key entries run one instance a
-    vector lane, with threads over blocks of instances; all others have their lanes along the keys' rows, with threads
-    over instances or, for few instances of more than two million entries, over stretches of inputs. The choice
-    depends on the shape and the kind of run alone: the bits of a result depend neither on the number of threads nor
-    on what else is in the batch. A run with a stopping rule agrees with the run without it up to rounding.
+    Cost: about ``4 n T d`` fused multiply-adds and ``n T`` exponentials a step (half as many again with a trained
+    head), and for W and its factors about ``2 n d_q d``. Problems of at most 8192 key entries, and as many entries in
+    every parameter, run one instance a vector lane, with threads over blocks of instances; the fastest of these are
+    normalised and plain steps of constant length in p, or in W with one shared query (Lemma 1). Larger problems,
+    Polyak's rule and heads whose values are not the keys have their lanes along the rows, with threads over
+    instances or, for few instances of more than two million entries, over stretches of inputs. The choice depends on
+    the shape and the kind of run alone: the bits of a result depend neither on the number of threads nor on what else
+    is in the batch. A run with a stopping rule agrees with the run without it up to rounding. Runs that take other
+    steps than normalised and plain ones keep their parameters in double precision and round what they return.
 
     References
     ----------

@@ -17,20 +17,18 @@ template <class R> constexpr R square_high() { return sizeof(R) == 8 ? R(1e280) 
 // sum.
 template <class R> constexpr R shift_slack() { return sizeof(R) == 8 ? R(200) : R(20); }
 
-// A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
-template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
-
 // Far from the largest number; and the largest argument that exp_cut() takes.
 template <class R> constexpr R most_safe() { return sizeof(R) == 8 ? R(1e300) : R(1e30f); }
 template <class R> constexpr R largest_half() { return sizeof(R) == 8 ? R(700) : R(80); }
 
-template <class R> class DescentRun {
+template <class R> class LanesRun {
     using V = Vec<R>;
     using M = Mask<R>;
     static constexpr int width = Lanes<R>::width;
 
 public:
-    explicit DescentRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
+    explicit LanesRun(const DescentLanes<R>& lanes) : job(lanes), block(lanes), n(lanes.n), T(lanes.T), d(lanes.d) {
+        block.load();
         for (int lane = 0; lane < width; ++lane) {
             rate[lane] = job.lr[lane];
             active[lane] = -1;
@@ -118,7 +116,7 @@ private:
             const Logits<R> logits{block, keys_of(i), block.masks + i * T, skips_of(i), logits_of(i), counted, highest};
             for_tiles(block.tiling, logits);
             if (any(highest > splat(base_lead<R>()))) {
-                move_base(i, highest);
+                block.move_base(i, highest, [](int) {});
                 counted = splat(-infinity);
                 highest = splat(R(0));
                 for_tiles(block.tiling, logits);
@@ -166,22 +164,6 @@ private:
             out[lane] = static_cast<R>(loss_log_slope(job.loss, block.base_score[i][lane] + block.means[i][lane]));
         block.slopes[i] = out;
         return out;
-    }
-
-    void move_base(std::int64_t i, V highest) {
-        for (int lane = 0; lane < width; ++lane) {
-            if (!(highest[lane] > base_lead<R>())) continue;
-            std::int64_t top = 0;
-            R most = -static_cast<R>(__builtin_inf());
-            for (std::int64_t t = 0; t < T; ++t) {
-                const R logit = logits_of(i)[t][lane];
-                if (logit > most) {
-                    most = logit;
-                    top = t;
-                }
-            }
-            block.set_base(lane, i, top);
-        }
     }
 
     void update(std::int64_t step) {
@@ -302,7 +284,7 @@ private:
 
 } // namespace
 
-template <class R> void descend(const DescentLanes<R>& lanes) { DescentRun<R>(lanes).run(); }
+template <class R> void descend(const DescentLanes<R>& lanes) { LanesRun<R>(lanes).run(); }
 
 template <class R> std::int64_t descend_workspace(std::int64_t n, std::int64_t T, std::int64_t d) {
     return DescentBlock<R>::size(n, T, d);

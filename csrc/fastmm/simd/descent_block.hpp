@@ -21,6 +21,9 @@ struct Tiling {
     std::int64_t tokens(std::int64_t k) const { return k < longer ? least + 1 : least; }
 };
 
+// A token may outweigh the base four times before the base moves: no ping-pong at ties, and no more than two bits lost.
+template <class R> constexpr R base_lead() { return R(1.3862943611198906); }
+
 template <class R> struct DescentBlock {
     using V = Vec<R>;
     static constexpr int width = Lanes<R>::width;
@@ -76,6 +79,10 @@ template <class R> struct DescentBlock {
         lost = take(d);
         g = take(d);
         base = reinterpret_cast<std::int64_t*>(next);
+    }
+
+    // Lays out the data of all lanes, and their starts.
+    void load() {
         for (std::int64_t i = 0; i < n; ++i)
             for (int lane = 0; lane < width; ++lane) set_base(lane, i, 0);
         for (std::int64_t j = 0; j < d; ++j) {
@@ -122,6 +129,24 @@ template <class R> struct DescentBlock {
                 any_skip = any_skip || (!out && gap == 0);
                 for (std::int64_t j = 0; j < d; ++j) to[j * tokens + u][lane] = out ? R(0) : from[t * d + j] - top[j];
             }
+        }
+    }
+
+    // Makes the heaviest token the base in every lane where one outweighs it by far; `moved` is told those lanes.
+    template <class Moved> void move_base(std::int64_t i, V highest, const Moved& moved) {
+        for (int lane = 0; lane < width; ++lane) {
+            if (!(highest[lane] > base_lead<R>())) continue;
+            std::int64_t top = 0;
+            R most = -static_cast<R>(__builtin_inf());
+            for (std::int64_t t = 0; t < T; ++t) {
+                const R logit = logits[i * T + t][lane];
+                if (logit > most) {
+                    most = logit;
+                    top = t;
+                }
+            }
+            set_base(lane, i, top);
+            moved(lane);
         }
     }
 
