@@ -12,6 +12,7 @@ from fastmm.problem import Problem
 from fastmm.weights import attention, log_softmax, softmax
 
 if TYPE_CHECKING:
+    from fastmm import jit as jit
     from fastmm import losses as losses
     from fastmm import paper as paper
     from fastmm import plot as plot
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fastmm.descent import Trajectory, descend
     from fastmm.descent import rules as rules
     from fastmm.descent import stopping as stopping
+    from fastmm.jit import custom_loss, custom_rule
     from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
     from fastmm.theory.correlation import correlation
 
@@ -33,8 +35,11 @@ _LAZY = {
     "att_svm": "fastmm.margin",
     "certify": "fastmm.margin",
     "correlation": "fastmm.theory.correlation",
+    "custom_loss": "fastmm.jit",
+    "custom_rule": "fastmm.jit",
     "descend": "fastmm.descent",
     "label_svm": "fastmm.margin",
+    "jit": "fastmm",
     "losses": "fastmm",
     "min_norm": "fastmm.margin",
     "paper": "fastmm",
@@ -59,8 +64,11 @@ __all__ = [
     "attention",
     "certify",
     "correlation",
+    "custom_loss",
+    "custom_rule",
     "descend",
     "descent_direction",
+    "jit",
     "label_svm",
     "log_softmax",
     "loss_and_grad",

@@ -62,6 +62,7 @@ def get(loss: str | Loss) -> Loss:
     Parameters
     ----------
     loss : {"logistic", "exponential", "correlation"} or Loss
+        A Loss may be one of `fastmm.custom_loss`.
 
     Returns
     -------
