@@ -106,7 +106,7 @@ def _lifted(
     Z = problem.Z
     assert Z is not None
     whole = Setup(names, starts, None, np.ones(()))
-    if keep_matrix or names != ("W",) or Z.shape[-2] != 1 or rule.name not in powers or rule.radii:
+    if keep_matrix or names != ("W",) or Z.shape[-2] != 1 or rule.name not in powers or getattr(rule, "radii", True):
         return whole
     u = Z[..., 0, :].astype(np.float64)
     norm = np.sqrt((u * u).sum(axis=-1))

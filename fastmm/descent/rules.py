@@ -135,16 +135,16 @@ class Adam(Rule):
 _RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (Normalized, Gradient, Polyak, Sign, Momentum, Adam)}
 
 
-def get(rule: Any) -> Rule:
+def get(rule: Any) -> Any:
     """The rule of a name with its default settings; a rule is returned as it is.
 
     Parameters
     ----------
-    rule : {"normalized", "gradient", "polyak", "sign", "momentum", "adam"} or Rule
+    rule : {"normalized", "gradient", "polyak", "sign", "momentum", "adam"}, Rule or custom rule
 
     Returns
     -------
-    Rule
+    Rule or custom rule
 
     Raises
     ------
@@ -157,7 +157,7 @@ def get(rule: Any) -> Rule:
     >>> mm.rules.get("momentum").momentum
     0.9
     """
-    if isinstance(rule, Rule):
+    if isinstance(rule, Rule) or (hasattr(rule, "compiled") and hasattr(rule, "state")):  # the latter are custom rules
         return rule
     if not isinstance(rule, str) or rule not in _RULES:
         raise ValueError(f"rule: got {rule!r}; allowed: {', '.join(map(repr, _RULES))} or a rule of fastmm.rules")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastmm import _core, arrays, losses
+from fastmm import arrays, losses
 from fastmm.arrays import FloatArray
-from fastmm.config import resolve_threads
-from fastmm.descent import rules, stopping
-from fastmm.descent.parameters import ROLES, Setup, problem_arguments, set_up, start_arguments
+from fastmm.descent import engines, rules, stopping
+from fastmm.descent.engines import Job
+from fastmm.descent.parameters import Setup, set_up
 from fastmm.descent.records import as_count, as_records
 from fastmm.descent.rules import Rule
 from fastmm.descent.stopping import Stop
@@ -40,6 +39,7 @@ def descend(
     stop: Stop | None = None,
     threads: int | None = None,
     progress: bool = False,
+    backend: str = "auto",
 ) -> Trajectory:
     """Run gradient descent on attention for a problem, or for a whole batch of problems.
 
@@ -61,12 +61,13 @@ def descend(
         is a schedule: ``lr(k)`` is the step size of step k, counted from 0, for at most 1e8 steps.
     rule : str or Rule
         "normalized", "gradient", "polyak", "sign", "momentum", "adam", or a rule of `fastmm.rules` with its own
-        settings; ``rule.within(p=R)`` projects every step onto a ball.
+        settings; ``rule.within(p=R)`` projects every step onto a ball. Your own: `fastmm.custom_rule`.
     train : {"p", "v", "pv", "W", "Wv", "KQ", "KQv"}
         What is trained: the query p, the head v, the key-query matrix W of a problem with queries `Z` (logits
         ``X_i W' z_i``) or its factors. All gradients are taken at the same iterate, and each parameter has a step of
         its own.
-    loss : {"logistic", "exponential", "correlation"}
+    loss : {"logistic", "exponential", "correlation"} or Loss
+        Your own: `fastmm.custom_loss`.
     record : int, "log" or array_like of int, optional
         Record the iterates every so many steps (start and end included), about ten times a decade, or after the given
         numbers of steps. Memory: one copy of the trained parameters a record.
@@ -76,6 +77,9 @@ def descend(
         Number of threads; results are the same for any. See `fastmm.config.resolve_threads`.
     progress : bool
         Show a progress bar.
+    backend : {"auto", "compiled", "numba"}
+        The compiled core, or the Numba loops, which run p, v and both with normalised, plain and custom steps. "auto"
+        takes the loops only for custom losses and rules.
 
     Returns
     -------
@@ -120,6 +124,7 @@ def descend(
     ('saturation', True)
     """
     kind, own_rule = losses.get(loss), rules.get(rule)
+    engine = engines.choose(backend, kind, own_rule)
     steps = as_count("steps", steps)
     setup = set_up(problem, train, p0, v0, W0, own_rule, keep_matrix=_looks_at_direction(stop))
     if own_rule.name == "polyak" and "v" in setup.names and kind.name == "correlation":
@@ -128,47 +133,33 @@ def descend(
     named = [("problem", problem.batch_shape), *setup.batches(), ("lr", rates.shape)]
     batch = arrays.broadcast_batch(named)
     records = as_records(record, steps)
-    count = math.prod(batch)
     conditions, clauses, names = stopping.compiled(stop, _direction_shape(problem, setup), batch)
+    rule_stop = (conditions, clauses)
+    job = Job(problem, setup, batch, kind, own_rule, rates, schedule, rule_stop, steps, records, threads)
 
-    with progress_bar(progress, "descend", steps * count) as callback:
-        out = _core.descend(
-            **problem_arguments(problem, setup, batch),
-            loss=kind.code,
-            parameters=start_arguments(setup, batch, own_rule.radii),
-            lr=np.ascontiguousarray(np.broadcast_to(rates * setup.rate, batch), dtype=problem.dtype).reshape(count),
-            schedule=schedule,
-            rule=own_rule.settings,
-            conditions=conditions,
-            clauses=clauses,
-            steps=steps,
-            record=records,
-            threads=resolve_threads(threads),
-            progress=callback,
-        )
+    with progress_bar(progress, "descend", steps * job.runs) as callback:
+        raw = (engines.run_numba if engine == "numba" else engines.run_compiled)(job, callback)
         if callback is not None:
-            callback(int(out["steps_done"].sum()))
+            callback(int(raw.steps_done.sum()))
 
-    ends = {name: _shaped(out["end"], name, setup, batch) for name in setup.starts}
     history = None
     if record is not None:
-        paths = {name: _shaped(out["recorded"], name, setup, (records.size, *batch)) for name in setup.names}
         # rows after an interruption were never reached by any run
-        some = next(iter(paths.values()))
+        some = next(iter(raw.records.values()))
         axes = tuple(range(1, some.ndim))
-        reached = ~np.isnan(some).all(axis=axes) if count else np.ones(records.size, dtype=np.bool_)
-        paths = _with_matrix({name: path[reached] for name, path in paths.items()}, setup)
-        fixed = {name: end for name, end in ends.items() if name not in setup.names}
-        history = History(records[reached], problem, kind.name, paths, train, fixed)
-    reasons = _reasons(out["reason"], names).reshape(batch)
+        reached = ~np.isnan(some).all(axis=axes) if job.runs else np.ones(records.size, dtype=np.bool_)
+        paths = _with_matrix({name: path[reached] for name, path in raw.records.items()}, setup)
+        fixed = {name: end for name, end in raw.ends.items() if name not in setup.names}
+        history = History(records[reached], problem, kind, paths, train, fixed)
+    reasons = _reasons(raw.reason, names)
     return Trajectory(
-        steps_done=out["steps_done"].reshape(batch) if batch else int(out["steps_done"][0]),
+        steps_done=raw.steps_done if batch else int(raw.steps_done),
         stop_reason=reasons if batch else str(reasons),
         history=history,
         problem=problem,
-        loss_name=kind.name,
+        loss_kind=kind,
         train=train,
-        parameters=_with_matrix(ends, setup),
+        parameters=_with_matrix(raw.ends, setup),
     )
 
 
@@ -201,11 +192,6 @@ def _direction_shape(problem: Problem, setup: Setup) -> tuple[int, ...]:
         return (problem.d,)
     assert problem.Z is not None
     return (problem.Z.shape[-1], problem.d)
-
-
-def _shaped(found: dict[int, FloatArray], name: str, setup: Setup, shape: tuple[int, ...]) -> FloatArray:
-    array = found[ROLES[name]]
-    return array.reshape(*shape, *array.shape[-2 : array.ndim if setup.core(name) == 2 else -1])
 
 
 def _with_matrix(values: dict[str, FloatArray], setup: Setup) -> dict[str, FloatArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from fastmm.arrays import FloatArray, IntArray
 from fastmm.gradients import loss_and_grad
+from fastmm.losses import Loss
 from fastmm.problem import Problem
 from fastmm.weights import attention_by_queries, attention_of
 
@@ -39,8 +41,13 @@ class Point:
     """The parameters at one point of a run or at several: p or W (or its factors Q and K), and the head v."""
 
     problem: Problem
-    loss_name: str
+    loss_kind: Loss
     parameters: dict[str, FloatArray]
+
+    @property
+    def loss_name(self) -> str:
+        """Name of the loss."""
+        return self.loss_kind.name
 
     @property
     def p(self) -> FloatArray | None:
@@ -92,11 +99,19 @@ class Point:
         return direction_of(*self._main)
 
 
-def risk_at(problem: Problem, loss: str, p: FloatArray | None, v: FloatArray | None, W: FloatArray | None) -> Any:
+def risk_at(problem: Problem, loss: Loss, p: FloatArray | None, v: FloatArray | None, W: FloatArray | None) -> Any:
     """Risk at given parameters, shape (...)."""
+    if type(loss) is not Loss:  # a user's own: the compiled core does not know it
+        return _risk_of_margins(problem, loss, weights_at(problem, p, W), v)
     if p is not None:
         return loss_and_grad(problem, p, v=v, loss=loss).loss
     return loss_and_grad(problem, v=v, W=W, loss=loss, wrt="W").loss
+
+
+def _risk_of_margins(problem: Problem, loss: Loss, weights: FloatArray, v: FloatArray | None) -> Any:
+    scores = problem.scores if v is None else problem.Y[..., None] * (problem.X @ v[..., None, :, None])[..., 0]
+    margins = (weights * np.where(problem.real_tokens, scores, 0)).sum(axis=-1)
+    return np.asarray(loss.value(margins)).mean(axis=-1)[()]
 
 
 def weights_at(problem: Problem, p: FloatArray | None, W: FloatArray | None) -> FloatArray:
@@ -124,7 +139,7 @@ class History(Point):
 
     steps: IntArray
     problem: Problem = field(repr=False)
-    loss_name: str = field(repr=False)
+    loss_kind: Loss = field(repr=False)
     parameters: dict[str, FloatArray]
     train: str = field(repr=False, default="p")
     fixed: dict[str, FloatArray] = field(repr=False, default_factory=dict)
@@ -132,7 +147,7 @@ class History(Point):
     @cached_property
     def loss(self) -> FloatArray:
         """Risk, shape (R, ...)."""
-        return self._at_reached(lambda **at: risk_at(self.problem, self.loss_name, **at), heads=True)
+        return self._at_reached(lambda **at: risk_at(self.problem, self.loss_kind, **at), heads=True)
 
     @cached_property
     def saturation(self) -> FloatArray:
@@ -166,7 +181,7 @@ class History(Point):
         return np.asarray(np.where(own, 0, path[k]))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trajectory(Point):
     """A finished run of `descend`, or a batch of them.
 
@@ -183,7 +198,7 @@ class Trajectory(Point):
     history : History or None
         What was recorded.
     problem : Problem
-    loss_name : str
+    loss_kind : Loss
     train : str
     """
 
@@ -191,7 +206,7 @@ class Trajectory(Point):
     stop_reason: Any
     history: History | None
     problem: Problem = field(repr=False)
-    loss_name: str
+    loss_kind: Loss
     train: str
     parameters: dict[str, FloatArray]
 
@@ -202,7 +217,7 @@ class Trajectory(Point):
     @cached_property
     def loss(self) -> Any:
         """Risk at the end point, shape (...)."""
-        return risk_at(self.problem, self.loss_name, v=self.parameters.get("v"), **self._attention)
+        return risk_at(self.problem, self.loss_kind, v=self.parameters.get("v"), **self._attention)
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -218,6 +233,13 @@ class Trajectory(Point):
     def saturation(self) -> Any:
         """``min_i max_t`` of the attention weights, shape (...): near 1 when every input has selected one token."""
         return self.weights.max(axis=-1).min(axis=-1)[()]
+
+    def __repr__(self) -> str:
+        if isinstance(self.stop_reason, str):
+            return f"<Trajectory of {self.train}: {self.steps_done} steps, {self.stop_reason}, norm {self.norm:.6g}>"
+        reasons = Counter(self.stop_reason.ravel().tolist())
+        ends = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        return f"<Trajectory of {self.train}, batch {self.stop_reason.shape}: {ends or 'empty'}>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trajectory):

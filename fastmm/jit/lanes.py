@@ -17,8 +17,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-from fastmm.jit.compiling import part
-
 WIDTH = 8
 
 _DOUBLE, _WORD = ir.DoubleType(), ir.IntType(64)
