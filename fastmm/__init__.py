@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from fastmm import reference as reference
     from fastmm import theory as theory
     from fastmm.descent import Trajectory, descend
+    from fastmm.gradients import hessian_vector
     from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
+    from fastmm.plan import Plan
     from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
@@ -27,11 +29,13 @@ __version__: str = _core.build_info()["version"]
 _LAZY = {
     "Certificate": "fastmm.margin",
     "MaxMargin": "fastmm.margin",
+    "Plan": "fastmm.plan",
     "Trajectory": "fastmm.descent",
     "att_svm": "fastmm.margin",
     "certify": "fastmm.margin",
     "correlation": "fastmm.theory.correlation",
     "descend": "fastmm.descent",
+    "hessian_vector": "fastmm.gradients",
     "label_svm": "fastmm.margin",
     "losses": "fastmm",
     "min_norm": "fastmm.margin",
@@ -47,6 +51,7 @@ __all__ = [
     "InfeasibleError",
     "MaxMargin",
     "NotSolvedError",
+    "Plan",
     "Problem",
     "Status",
     "Trajectory",
@@ -57,6 +62,7 @@ __all__ = [
     "correlation",
     "descend",
     "descent_direction",
+    "hessian_vector",
     "label_svm",
     "log_softmax",
     "loss_and_grad",
