@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from fastmm.descent import Trajectory, descend
     from fastmm.descent import rules as rules
     from fastmm.descent import stopping as stopping
+    from fastmm.gradients import hessian_vector
     from fastmm.jit import custom_loss, custom_rule
     from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
+    from fastmm.plan import Plan
     from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
@@ -31,6 +33,7 @@ __version__: str = _core.build_info()["version"]
 _LAZY = {
     "Certificate": "fastmm.margin",
     "MaxMargin": "fastmm.margin",
+    "Plan": "fastmm.plan",
     "Trajectory": "fastmm.descent",
     "att_svm": "fastmm.margin",
     "certify": "fastmm.margin",
@@ -38,6 +41,7 @@ _LAZY = {
     "custom_loss": "fastmm.jit",
     "custom_rule": "fastmm.jit",
     "descend": "fastmm.descent",
+    "hessian_vector": "fastmm.gradients",
     "label_svm": "fastmm.margin",
     "jit": "fastmm",
     "losses": "fastmm",
@@ -56,6 +60,7 @@ __all__ = [
     "InfeasibleError",
     "MaxMargin",
     "NotSolvedError",
+    "Plan",
     "Problem",
     "Status",
     "Trajectory",
@@ -68,6 +73,7 @@ __all__ = [
     "custom_rule",
     "descend",
     "descent_direction",
+    "hessian_vector",
     "jit",
     "label_svm",
     "log_softmax",

@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 _Float = npt.NDArray[np.floating[Any]]
 _Index = npt.NDArray[np.int64]
+_Doubles = npt.NDArray[np.float64]
 
 def build_info() -> dict[str, Any]: ...
 def first_nonfinite(x: _Float, T: int, d: int, lengths: _Index | None = None) -> int: ...
@@ -45,23 +46,50 @@ def gradient(
     value_index: _Index | None = None,
     labels: _Float | None = None,
     label_index: _Index | None = None,
-    p: npt.NDArray[np.float64] | None = None,
+    p: _Doubles | None = None,
     p_index: _Index | None = None,
-    queries: npt.NDArray[np.float64] | None = None,
+    queries: _Doubles | None = None,
     query_index: _Index | None = None,
-    v: npt.NDArray[np.float64] | None = None,
+    v: _Doubles | None = None,
     v_index: _Index | None = None,
-    along: npt.NDArray[np.float64] | None = None,
+    along: _Doubles | None = None,
     along_index: _Index | None = None,
     loss: int,
     with_p: bool = False,
     with_v: bool = False,
     extras: bool = False,
     threads: int,
-) -> dict[str, npt.NDArray[np.float64]]: ...
-def outer_mean(
-    left: npt.NDArray[np.float64], right: npt.NDArray[np.float64], exponents: npt.NDArray[np.float64], threads: int
-) -> dict[str, npt.NDArray[np.float64]]: ...
+) -> dict[str, _Doubles]: ...
+def rows_times(A: _Doubles, B: _Doubles, transposed: bool) -> _Doubles: ...
+def outer_mean(left: _Doubles, right: _Doubles, exponents: _Doubles, threads: int) -> dict[str, _Doubles]: ...
+def nothing(a: object, b: object, c: object) -> None: ...
+
+class Plan64:
+    def __init__(
+        self,
+        keys: _Float,
+        key_index: _Index,
+        lengths: _Index | None,
+        length_index: _Index | None,
+        scores: _Float,
+        score_index: _Index,
+        values: _Float,
+        value_index: _Index,
+        labels: _Float,
+        label_index: _Index,
+        Z: _Doubles | None,
+        with_p: bool,
+        with_v: bool,
+        with_W: bool,
+        loss: int,
+        threads: int,
+    ) -> None: ...
+    def run(self, p: object, v: object, W: object) -> None: ...
+    def loss(self) -> _Float: ...
+    def outputs(self) -> dict[str, dict[str, _Float]]: ...
+
+class Plan32(Plan64): ...
+
 def descend(
     *,
     keys: _Float,

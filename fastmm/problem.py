@@ -112,7 +112,11 @@ class Problem:
         set_(W=W, Z=Z)
         keys = self.X if K is None and (W is None or Z is not None) else _locked(self._keys(K, W, own_lengths))
         set_(K=keys, d_k=keys.shape[-1])
-        set_(batch_shape=arrays.broadcast_batch(self._batches()))
+        set_(batch_shape=arrays.broadcast_batch(self.batches()))
+
+    def with_head(self, v: Any) -> Problem:
+        """The same problem with another head."""
+        return Problem(self.X, self.Y, v, K=None if self.K is self.X else self.K, Z=self.Z, lengths=self.lengths)
 
     def _keys(self, K: Any, W: FloatArray | None, lengths: IntArray | None) -> FloatArray:
         if W is not None:
@@ -136,10 +140,15 @@ class Problem:
         axes = tuple(range(extra)) + tuple(extra + k for k, e in enumerate(own) if e == 1 and batch[extra + k] != 1)
         return np.asarray(whole.max(axis=axes, keepdims=True).reshape(*own, self.n), dtype=np.int64)
 
-    def _batches(self) -> list[tuple[str, tuple[int, ...]]]:
+    def batches(self, without: tuple[str, ...] = ()) -> list[tuple[str, tuple[int, ...]]]:
+        """Name and leading dimensions of every array there is, but those named."""
         core = {"X": 3, "Y": 1, "v": 1, "K": 3, "W": 2, "Z": 2, "lengths": 1}
         found = [(name, getattr(self, name), axes) for name, axes in core.items()]
-        return [(name, value.shape[: value.ndim - axes]) for name, value, axes in found if value is not None]
+        return [
+            (name, value.shape[: value.ndim - axes])
+            for name, value, axes in found
+            if value is not None and name not in without
+        ]
 
     @cached_property
     def real_tokens(self) -> BoolArray:

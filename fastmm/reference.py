@@ -105,6 +105,78 @@ def loss_and_grad(
     return risk, grad_p, grad_v
 
 
+def matrix_gradients(
+    X: FloatArray, Y: FloatArray, v: FloatArray, Z: FloatArray, Q: FloatArray, K: FloatArray, loss: str
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Risk and gradients in ``W = Q K'``, in its factors and in v, where input i has the logits ``X_i W' z_i``.
+
+    Parameters
+    ----------
+    X, Y, v : ndarray, shapes (n, T, d), (n,) and (d,)
+    Z : ndarray, shape (n, d_q)
+        A query for each input.
+    Q, K : ndarray, shapes (d_q, m) and (d, m)
+    loss : {"logistic", "exponential", "correlation"}
+
+    Returns
+    -------
+    risk : float
+    grad_W, grad_Q, grad_K, grad_v : ndarray, shapes (d_q, d), (d_q, m), (d, m) and (d,)
+    """
+    n = len(X)
+    risk, grad_W, grad_v = 0.0, np.zeros((len(Q), len(K))), np.zeros(len(v))
+    for i in range(n):
+        own = loss_and_grad(X[i : i + 1], X[i : i + 1], Y[i : i + 1], v, K @ (Q.T @ Z[i]), loss)
+        risk += own[0] / n
+        grad_W += np.outer(Z[i], own[1]) / n
+        grad_v += own[2] / n
+    return risk, grad_W, grad_W @ K, grad_W.T @ Q, grad_v
+
+
+def hessian_vector(K: FloatArray, scores: FloatArray, p: FloatArray, u: FloatArray, loss: str) -> FloatArray:
+    """The Hessian of the risk in p times u, by the formula, without any factoring.
+
+    Parameters
+    ----------
+    K : ndarray, shape (n, T, d_k)
+    scores : ndarray, shape (n, T)
+    p, u : ndarray, shape (d_k,)
+    loss : {"logistic", "exponential", "correlation"}
+
+    Returns
+    -------
+    ndarray, shape (d_k,)
+    """
+    ell = LOSSES[loss]
+    out = np.zeros(len(p))
+    for keys, gamma in zip(K, scores, strict=True):
+        s, b = softmax(keys @ p), keys @ u
+        z, change = s @ gamma, s * (b - s @ b)
+        weights = s * (gamma - z)
+        out += ell.curvature(z) * (weights @ b) * (keys.T @ weights)
+        out += ell.slope(z) * (keys.T @ (change * (gamma - z) - s * (change @ gamma)))
+    return out / len(K)
+
+
+def log_excess(scores: FloatArray, margins: FloatArray, loss: str) -> float:
+    """Logarithm of the mean of ``ell(z_i) - ell(best score of input i)``, as doubles happen to form it.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n, T)
+    margins : ndarray, shape (n,)
+        The margins ``z_i``.
+    loss : {"logistic", "exponential", "correlation"}
+
+    Returns
+    -------
+    float
+    """
+    ell = LOSSES[loss]
+    with np.errstate(divide="ignore"):
+        return float(np.log(np.mean(ell.value(margins) - ell.value(scores.max(axis=-1)))))
+
+
 def descent_direction(K: FloatArray, scores: FloatArray, p: FloatArray, loss: str) -> tuple[FloatArray, float]:
     """Unit negative gradient in p and the logarithm of the gradient's norm, exact at any size of p.
 

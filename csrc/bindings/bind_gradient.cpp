@@ -117,6 +117,24 @@ py::dict outer_mean(const Array<double>& left, const Array<double>& right, const
     return result;
 }
 
+// A (batch, n, a) times B (batch, a, b), or times the transposed of B (batch, b, a).
+Array<double> rows_times_matrix(const Array<double>& A, const Array<double>& B, bool transposed) {
+    need_shape(A, "A", {-1, -1, -1});
+    const std::int64_t count = A.shape(0), n = A.shape(1), a = A.shape(2);
+    if (transposed)
+        need_shape(B, "B", {count, -1, a});
+    else
+        need_shape(B, "B", {count, a, -1});
+    const std::int64_t b = B.shape(transposed ? 1 : 2);
+    Array<double> out({count, n, b});
+    double* to = out.mutable_data();
+    const py::gil_scoped_release release;
+    for (std::int64_t k = 0; k < count; ++k)
+        (transposed ? rows_times_transposed : rows_times)(A.data() + k * n * a, n, a, B.data() + k * a * b, b,
+                                                          to + k * n * b);
+    return out;
+}
+
 template <class R> void bind(py::module_& m) {
     const auto none = py::none();
     m.def("gradient", &gradient<R>, py::arg("keys").noconvert(), py::arg("key_index").noconvert(),
@@ -138,6 +156,8 @@ template <class R> void bind(py::module_& m) {
 void bind_gradient(py::module_& m) {
     bind<double>(m);
     bind<float>(m);
+    m.def("rows_times", &rows_times_matrix, py::arg("A").noconvert(), py::arg("B").noconvert(), py::arg("transposed"),
+          "Products of matrices (batch, n, a) with (batch, a, b), summed in a fixed order.");
     m.def("outer_mean", &outer_mean, py::arg("left").noconvert(), py::arg("right").noconvert(),
           py::arg("exponents").noconvert(), py::arg("threads"),
           "Minus the mean of e^exponent left right': its direction, log norm and natural size.");

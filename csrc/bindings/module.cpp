@@ -9,6 +9,7 @@ void bind_descent(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_margin(pybind11::module_& m);
+void bind_plan(pybind11::module_& m);
 } // namespace fastmm::python
 
 PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
@@ -20,4 +21,5 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     fastmm::python::bind_gradient(m);
     fastmm::python::bind_losses(m);
     fastmm::python::bind_margin(m);
+    fastmm::python::bind_plan(m);
 }

@@ -90,7 +90,7 @@ template <class R> double GradientOfOne<R>::operator()(std::int64_t b, const Poi
     if (point.p != nullptr) std::copy(point.p, point.p + d, p_.begin());
     if (point.v != nullptr) std::copy(point.v, point.v + batch_.d_v, v_.begin());
     if (point.along != nullptr) std::copy(point.along, point.along + d, along_.begin());
-    const std::int64_t scratch = rows_workspace(batch_.tokens.T, d);
+    const std::int64_t scratch = rows_workspace(batch_.tokens.T, d, batch_.d_v);
     if (scratch_.size() < size_of(scratch * threads)) scratch_.resize(size_of(scratch * threads));
     if (threads <= 1 && monitor == nullptr) {
         for (std::int64_t c = 0; c < chunks_; ++c) chunk(b, c, point, wanted, scratch_.data());

@@ -54,7 +54,6 @@ template <class R> constexpr R wide_scores() { return sizeof(R) == 8 ? R(200) : 
 constexpr std::int64_t padded(std::int64_t count) { return (count + 7) / 8 * 8; }
 
 // Loss and gradients of a stretch of inputs of one problem, in one pass over its keys and values. Arithmetic is double.
-// Vectors said to be padded have zeros behind their end, up to whole vectors.
 template <class R> struct GradientRows {
     std::int64_t inputs, T, d, d_v;
     LossKind loss;
@@ -63,13 +62,13 @@ template <class R> struct GradientRows {
     const R* labels;             // (inputs), with values
     const R* scores;             // (inputs, T), labels included; not read when there is a v
     const std::int64_t* lengths; // (inputs) or null
-    const double* p;             // (d), padded: the query of all inputs
+    const double* p;             // (d): the query of all inputs
     const double* queries;       // (inputs, d), instead of p
-    const double* v;             // (d_v), padded: scores are label * (value v); or null
-    const double* along;         // (d), padded, or null: `direction` is then minus the Hessian in p times this vector
+    const double* v;             // (d_v): scores are label * (value v); or null
+    const double* along;         // (d), or null: `direction` is then minus the Hessian in p times this vector
 
-    double* direction; // (d) out, padded, or null: minus the gradient in p of the sum of losses is e^scale * direction
-    double* direction_v; // (d_v) out, padded, or null
+    double* direction;   // (d) out, or null: minus the gradient in p of the sum of losses is e^scale * direction
+    double* direction_v; // (d_v) out, or null
     double* pulls;       // (inputs, d) out, with queries, or null: minus the gradient of each loss in its own query is
     double* exponents;   // (inputs) out, with pulls: e^exponent * pull
     bool wants_excess;
@@ -84,15 +83,16 @@ template <class R> struct GradientRows {
     double* workspace;   // rows_workspace(...) entries
 };
 
-// Inputs taken at a time, so many that what they share is in the near caches when it is read again.
+// Inputs taken at a time: at most so many that they stay in the nearest cache, beside the next ones, until they are
+// read again.
 constexpr std::int64_t rows_group(std::int64_t T, std::int64_t d) {
-    const std::int64_t most = 8, group = 8192 / (T * d);
+    const std::int64_t most = 8, group = 2048 / (T * d);
     return group < 1 ? 1 : group < most ? group : most;
 }
 
 // Entries of GradientRows::workspace.
-constexpr std::int64_t rows_workspace(std::int64_t T, std::int64_t d) {
-    return 4 * rows_group(T, d) * padded(T) + 2 * padded(d);
+constexpr std::int64_t rows_workspace(std::int64_t T, std::int64_t d, std::int64_t d_v) {
+    return 4 * rows_group(T, d) * padded(T) + 3 * padded(d) + 2 * padded(d_v) + 80;
 }
 
 } // namespace fastmm

@@ -1,5 +1,4 @@
 // Loss and gradients of a stretch of inputs in one pass over keys and values, factored and free of cancellation.
-#include "fetching.hpp"
 #include "group_lanes.hpp"
 #include "row_dots.hpp"
 #include "row_sums.hpp"
@@ -14,14 +13,12 @@ namespace {
 template <class R> class RowsPass {
 public:
     explicit RowsPass(GradientRows<R>& rows)
-        : a(rows), tied(rows.values == rows.keys && rows.d_v == rows.d), stride(padded(rows.T)),
-          query(rows.workspace + 4 * rows_group(rows.T, rows.d) * stride), pull(query + padded(rows.d)),
-          lanes(rows.loss), of_p(rows.pulls != nullptr ? pull : rows.direction, rows.d),
-          of_v(rows.direction_v, rows.direction_v != nullptr ? rows.d_v : 0),
-          ahead(rows.keys, rows.inputs * rows.T * rows.d) {}
+        : a(rows), tied(rows.values == rows.keys && rows.d_v == rows.d), group(rows_group(rows.T, rows.d)),
+          stride(padded(rows.T)), free(rows.workspace + 4 * group * stride), p(with_margins(rows.p, rows.d)),
+          along(with_margins(rows.along, rows.d)), v(with_margins(rows.v, rows.d_v)), lanes(rows.loss),
+          of_p(with_margins(nullptr, rows.d), rows.d), of_v(with_margins(nullptr, rows.d_v), rows.d_v) {}
 
     void run() {
-        const std::int64_t group = rows_group(a.T, a.d);
         a.loss_sum = 0.0;
         for (std::int64_t from = 0; from < a.inputs; from += group) {
             const int count = static_cast<int>(a.inputs - from < group ? a.inputs - from : group);
@@ -30,6 +27,8 @@ public:
             numbers(from, count);
             for (int g = 0; g < count; ++g) second_reading(from + g, g);
         }
+        if (a.direction != nullptr) of_p.copy(a.direction);
+        if (a.direction_v != nullptr) of_v.copy(a.direction_v);
         const double nan = __builtin_nan("");
         a.scale = overflow ? nan : of_p.scale();
         a.scale_v = overflow ? nan : of_v.scale();
@@ -39,6 +38,15 @@ public:
     }
 
 private:
+    // A copy of d numbers, or of none, with room around it.
+    double* with_margins(const double* from, std::int64_t d) {
+        double* to = free + margin;
+        free = to + padded(d) + margin;
+        for (double* x = to - margin; x < free; ++x) *x = 0.0;
+        for (std::int64_t j = 0; from != nullptr && j < d; ++j) to[j] = from[j];
+        return to;
+    }
+
     double* logits(int g) const { return a.workspace + g * 4 * stride; } // later relative weights, then weights
     double* gaps(int g) const { return logits(g) + stride; }
     double* scores(int g) const { return gaps(g) + stride; }    // those made here; later the weights of the values
@@ -52,18 +60,19 @@ private:
         const std::int64_t own = length(i);
         const double label = a.v != nullptr ? static_cast<double>(a.labels[i]) : 0.0;
         if (a.queries != nullptr)
-            for (std::int64_t j = 0; j < padded(a.d); ++j) query[j] = j < a.d ? a.queries[i * a.d + j] : 0.0;
-        const DotsOf with{a.queries != nullptr ? query : a.p, a.v, label, logits(g), scores(g)};
-        NothingAhead nothing;
+            for (std::int64_t j = 0; j < a.d; ++j) p[j] = a.queries[i * a.d + j];
+        const DotsOf with{p, v, label, true, logits(g), scores(g)};
+        const R *next_keys = keys(i + group), *next_values = a.values != nullptr ? values(i + group) : nullptr;
         if (a.v != nullptr && tied) {
-            finite[g] = dots_of_rows<true, true>(keys(i), own, a.d, with, ahead);
+            finite[g] = dots_of_rows<true, true>(keys(i), own, a.d, with, next_keys);
         } else {
-            finite[g] = dots_of_rows<true, false>(keys(i), own, a.d, with, ahead);
-            if (a.v != nullptr && !dots_of_rows<false, true>(values(i), own, a.d_v, with, nothing)) finite[g] = false;
+            finite[g] = dots_of_rows<true, false>(keys(i), own, a.d, with, next_keys);
+            if (a.v != nullptr && !dots_of_rows<false, true>(values(i), own, a.d_v, with, next_values))
+                finite[g] = false;
         }
         if (a.along != nullptr) {
-            const DotsOf change{a.along, nullptr, 0.0, changes(g), nullptr};
-            if (!dots_of_rows<true, false>(keys(i), own, a.d, change, nothing)) finite[g] = false;
+            const DotsOf change{along, nullptr, 0.0, true, changes(g), nullptr};
+            if (!dots_of_rows<true, false>(keys(i), own, a.d, change, next_keys)) finite[g] = false;
         }
     }
 
@@ -237,16 +246,16 @@ private:
         }
         if (with_v) weigh_values(i, g, own);
         if (with_p) weigh_keys(g, own);
-        const R* x = keys(i);
+        const R *x = keys(i), *next_keys = keys(i + group) + a.T * a.d / 2;
+        const R* next_values = a.values != nullptr ? values(i + group) + a.T * a.d_v / 2 : nullptr;
         const SumsOf<R> to{x + (with_p ? top_of[g] * a.d : 0), logits(g), scores(g), of_p.sum(), of_v.sum()};
         if (with_p && with_v && tied) {
-            add_rows<true, true>(x, own, a.d, to, ahead);
+            add_rows<true, true>(x, own, a.d, to, next_keys);
         } else {
-            if (with_p) add_rows<true, false>(x, own, a.d, to, ahead);
-            if (with_v) add_rows<false, true>(values(i), own, a.d_v, to, ahead);
+            if (with_p) add_rows<true, false>(x, own, a.d, to, next_keys);
+            if (with_v) add_rows<false, true>(values(i), own, a.d_v, to, next_values);
         }
-        if (a.pulls != nullptr)
-            for (std::int64_t j = 0; j < a.d; ++j) a.pulls[i * a.d + j] = pull[j];
+        if (a.pulls != nullptr) of_p.copy(a.pulls + i * a.d);
     }
 
     void weigh_keys(int g, std::int64_t own) {
@@ -304,11 +313,11 @@ private:
 
     GradientRows<R>& a;
     bool tied;
-    std::int64_t stride;
-    double *query, *pull;
+    std::int64_t group, stride;
+    double* free; // what is left of the workspace
+    double *p, *along, *v;
     GroupLanes lanes;
     FactoredSum of_p, of_v;
-    Fetching<R> ahead;
     bool overflow = false; // of a logit or a score that matters
     bool unknown = false;  // weights of some input
     bool finite[most_inputs];

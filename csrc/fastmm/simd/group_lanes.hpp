@@ -96,10 +96,13 @@ private:
 // A sum of terms e^exponent * vector whose common exponent grows as needed.
 class FactoredSum {
 public:
-    FactoredSum(double* sum, std::int64_t d) : sum_(sum), count_(sum != nullptr ? padded(d) : 0) { clear(); }
+    FactoredSum(double* sum, std::int64_t d) : sum_(sum), count_(d) {}
 
     void clear() {
         for (std::int64_t j = 0; j < count_; ++j) sum_[j] = 0.0;
+    }
+    void copy(double* to) const {
+        for (std::int64_t j = 0; j < count_; ++j) to[j] = sum_[j];
     }
 
     void see(double exponent) { scale_ = exponent > scale_ ? exponent : scale_; }

@@ -48,6 +48,49 @@ template <class R> FASTMM_INLINE Doubles read_at(const R* row, std::int64_t from
     return from < d ? read_tail(row + from, d - from) : splat(0.0);
 }
 
+// Rows that start inside a cache line, as NumPy's do, are read from the line's start on: a vector that reaches into two
+// lines costs two reads. The lanes before and behind the row are zeros and nothing there is touched.
+//
+// Entry j of the row stands in lane (j + shift) % row_width. Sums over the vectors have the same bits, lanes turned.
+template <class R> inline int shift_of(const R* x, std::int64_t d) {
+    if (register_bytes < 64 || d % row_width != 0) return 0;
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(x) / sizeof(R) % row_width);
+}
+
+// Vectors to read of a row.
+inline std::int64_t vectors_of(std::int64_t d, int shift) { return (d + shift + row_width - 1) / row_width; }
+
+#if defined(__AVX512F__)
+using Part = __mmask8; // the lanes to read
+inline Doubles read_part(const double* from, Part part) { return (Doubles)_mm512_maskz_loadu_pd(part, from); }
+inline Doubles read_part(const float* from, Part part) {
+    return (Doubles)_mm512_maskz_cvtps_pd(part, _mm256_maskz_loadu_ps(part, from));
+}
+inline Part part_of(std::int64_t vector, std::int64_t d, int shift) {
+    unsigned lanes = 0xff;
+    if (vector == 0) lanes = lanes << shift & 0xff;
+    const std::int64_t behind = (vector + 1) * row_width - (d + shift);
+    return static_cast<Part>(behind > 0 ? lanes & (0xffu >> behind) : lanes);
+}
+inline Doubles turned(Doubles x, int shift) {
+    const Int64s from = (lane_numbers() + splat_integer(shift)) & splat_integer(row_width - 1);
+    return (Doubles)_mm512_maskz_permutexvar_pd(0xff, (__m512i)from, (__m512d)x);
+}
+#else
+using Part = std::int64_t; // how many lanes to read, from the first on
+template <class R> inline Doubles read_part(const R* from, Part part) {
+    return part == row_width ? read(from) : read_tail(from, part);
+}
+inline Part part_of(std::int64_t vector, std::int64_t d, int) {
+    const std::int64_t left = d - vector * row_width;
+    return left < row_width ? left : row_width;
+}
+inline Doubles turned(Doubles x, int) { return x; }
+#endif
+
+// Room before and behind a vector of d entries that is read or written by shifted vectors.
+inline constexpr std::int64_t margin = 8;
+
 // Doubles rounded to R, as doubles again.
 template <class R> inline Doubles rounded(Doubles x) {
     if (sizeof(R) == sizeof(double)) return x;

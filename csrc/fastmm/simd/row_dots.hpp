@@ -4,15 +4,18 @@
 // The rows behind the last are repeats of it.
 #pragma once
 
+#include "fetching.hpp"
 #include "row_access.hpp"
 
 namespace fastmm::FASTMM_ISA {
 
-// What to multiply with: vectors padded with zeros to whole vectors.
+// What to multiply with: vectors padded with zeros to whole vectors, and with margins of zeros before and behind where
+// it says so.
 struct DotsOf {
     const double* p; // logits (x_t - x_0) p: softmax needs no more, and keys far from the origin keep their digits
     const double* v; // scores label * (x_t v), products and sums rounded one by one in the order of eight partial sums
     double label;
+    bool margins;
     double *logits, *scores; // out, room for whole vectors; logits of the lanes behind the last token are -inf
 };
 
@@ -27,78 +30,102 @@ inline Doubles folded(const Doubles (&parts)[eighths]) {
     return out[0];
 }
 
-// The tokens from t on, one a lane. Returns the lanes where a result is not finite.
-template <bool of_p, bool of_v, class R, class Ahead>
-FASTMM_INLINE Int64s dots_block(const R* x, std::int64_t t, std::int64_t T, std::int64_t d, const DotsOf& with,
-                                Ahead& ahead) {
-    const R* row[row_width];
-    for (int u = 0; u < row_width; ++u) row[u] = x + (t + u < T ? t + u : T - 1) * d;
+// One vector of each of the rows, taken into their sums.
+template <bool of_p, bool of_v, class R> struct Sums {
     Doubles logits[row_width], scores[row_width][eighths];
-    for (int u = 0; u < row_width; ++u) {
-        logits[u] = splat(0.0);
-        for (int q = 0; q < eighths; ++q) scores[u][q] = splat(0.0);
-    }
-    std::int64_t j = 0;
-    for (; j + 8 <= d; j += 8) {
-        ahead.rows(row_width);
+
+    FASTMM_INLINE void clear() {
+#pragma GCC unroll 8 // not a call to memset
+        for (int u = 0; u < row_width; ++u) {
+            if (of_p) logits[u] = splat(0.0);
 #pragma GCC unroll 4
-        for (int q = 0; q < eighths; ++q) {
-            const std::int64_t at = j + q * row_width;
-            const Doubles first = of_p ? read(x + at) : splat(0.0), p = of_p ? load<double>(with.p + at) : splat(0.0);
-            const Doubles v = of_v ? load<double>(with.v + at) : splat(0.0);
-#pragma GCC unroll 8
-            for (int u = 0; u < row_width; ++u) {
-                const Doubles own = read(row[u] + at);
-                if (of_p) logits[u] = fma(own - first, p, logits[u]);
-                if (of_v) scores[u][q] += own * v;
-            }
+            for (int q = 0; q < eighths; ++q)
+                if (of_v) scores[u][q] = splat(0.0);
         }
     }
-    if (j < d) {
+
+    // `all` reads whole vectors, the others part of them.
+    template <bool all> FASTMM_INLINE void take(const R* x, const R* const (&row)[row_width], const double* p,
+                                                const double* v, std::int64_t at, Part part, int q) {
+        const auto read_own = [&](const R* from) { return all ? read(from) : read_part(from, part); };
+        const Doubles first = of_p ? read_own(x + at) : splat(0.0), by_p = of_p ? load<double>(p + at) : splat(0.0);
+        const Doubles by_v = of_v ? load<double>(v + at) : splat(0.0);
+#pragma GCC unroll 8
+        for (int u = 0; u < row_width; ++u) {
+            const Doubles own = read_own(row[u] + at);
+            if (of_p) logits[u] = fma(own - first, by_p, logits[u]);
+            if (of_v) scores[u][q] += own * by_v;
+        }
+    }
+};
+
+// The tokens from t on, one a lane. Returns the lanes where a result is not finite. A function of its own, so that rows
+// and sums stay in registers.
+template <bool of_p, bool of_v, class R>
+__attribute__((noinline)) Int64s dots_block(const R* x, std::int64_t t, std::int64_t T, std::int64_t d, int shift,
+                                            const DotsOf& with, const char* fetch) {
+    x -= shift;
+    const R* row[row_width] = {x + t * d}; // one from the other: worked out in vectors they would take longer
+#pragma GCC unroll 8
+    for (int u = 1; u < row_width; ++u) {
+        row[u] = row[u - 1] + (t + u < T ? d : 0);
+        asm("" : "+r"(row[u]));
+    }
+    const double *p = with.p - shift, *v = with.v - shift;
+    Sums<of_p, of_v, R> sums;
+    sums.clear();
+    std::int64_t j = 0;
+    const std::int64_t count = vectors_of(d, shift);
+    if (shift != 0) {
+        sums.template take<false>(x, row, p, v, 0, part_of(0, d, shift), 0);
+        j = row_width;
+    }
+    const std::int64_t whole = (d + shift) / 8 * 8;
+    for (; j < whole; j += 8) {
+        fetch = fetch_lines<row_width * 8 * sizeof(R)>(fetch);
+#pragma GCC unroll 4
+        for (int q = 0; q < eighths; ++q) sums.template take<true>(x, row, p, v, j + q * row_width, 0, q);
+    }
+    if (j < d + shift) {
 #pragma GCC unroll 4
         for (int q = 0; q < eighths; ++q) {
-            const std::int64_t at = j + q * row_width;
-            if (at >= d) break;
-            const Doubles first = read_at(x, at, d);
-            const Doubles p = of_p ? load<double>(with.p + at) : splat(0.0);
-            const Doubles v = of_v ? load<double>(with.v + at) : splat(0.0);
-#pragma GCC unroll 8
-            for (int u = 0; u < row_width; ++u) {
-                const Doubles own = read_at(row[u], at, d);
-                if (of_p) logits[u] = fma(own - first, p, logits[u]);
-                if (of_v) scores[u][q] += own * v;
-            }
+            const std::int64_t vector = j / row_width + q;
+            if (vector < count)
+                sums.template take<false>(x, row, p, v, vector * row_width, part_of(vector, d, shift), q);
         }
     }
     const Doubles infinite = splat(__builtin_inf());
     Int64s broken = infinite != infinite;
     if (of_p) {
-        const Doubles out = sums_of(logits);
+        if (shift != 0)
+            for (int u = 0; u < row_width; ++u) sums.logits[u] = turned(sums.logits[u], shift);
+        const Doubles out = sums_of(sums.logits);
         broken |= ~(absolute<double>(out) < infinite);
         const Int64s real = lane_numbers() < splat_integer(T - t);
         store<double>(with.logits + t, choose<double>(real, out, -infinite));
     }
     if (of_v) {
-        Doubles whole[row_width];
-        for (int u = 0; u < row_width; ++u) whole[u] = folded(scores[u]);
-        const Doubles out = rounded<R>(splat(with.label) * sums_of(whole));
+        Doubles all[row_width];
+        for (int u = 0; u < row_width; ++u) {
+            all[u] = folded(sums.scores[u]);
+            if (shift != 0) all[u] = turned(all[u], shift);
+        }
+        const Doubles out = rounded<R>(splat(with.label) * sums_of(all));
         broken |= ~(absolute<double>(out) < infinite);
         store<double>(with.scores + t, out);
     }
     return broken;
 }
 
-// All tokens of one input. Returns false when a result is not finite.
-template <bool of_p, bool of_v, class R, class Ahead>
-bool dots_of_rows(const R* x, std::int64_t T, std::int64_t d, const DotsOf& with, Ahead& ahead) {
+// All tokens of one input, while half as much as is read is fetched from another place. Returns false when a result is
+// not finite.
+template <bool of_p, bool of_v, class R>
+bool dots_of_rows(const R* x, std::int64_t T, std::int64_t d, const DotsOf& with, const R* fetch) {
+    const int shift = with.margins ? shift_of(x, d) : 0;
     Int64s broken = splat(0.0) != splat(0.0);
-    for (std::int64_t t = 0; t < T; t += row_width) broken |= dots_block<of_p, of_v>(x, t, T, d, with, ahead);
+    for (std::int64_t t = 0; t < T; t += row_width)
+        broken |= dots_block<of_p, of_v>(x, t, T, d, shift, with, reinterpret_cast<const char*>(fetch + t * d / 2));
     return !any(broken);
 }
-
-// For readers that need no fetching ahead.
-struct NothingAhead {
-    void rows(int) {}
-};
 
 } // namespace fastmm::FASTMM_ISA
