@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fastmm import reference as reference
     from fastmm import theory as theory
     from fastmm.descent import Trajectory, descend
-    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
+    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm, weight_svm
     from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
@@ -39,6 +39,7 @@ _LAZY = {
     "plot": "fastmm",
     "reference": "fastmm",
     "theory": "fastmm",
+    "weight_svm": "fastmm.margin",
 }
 
 __all__ = [
@@ -67,6 +68,7 @@ __all__ = [
     "reference",
     "softmax",
     "theory",
+    "weight_svm",
 ]
 
 
