@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastmm.descent import stopping as stopping
     from fastmm.gradients import hessian_vector
     from fastmm.jit import custom_loss, custom_rule
-    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm
+    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm, weight_svm
     from fastmm.plan import Plan
     from fastmm.theory.correlation import correlation
 
@@ -52,6 +52,7 @@ _LAZY = {
     "rules": "fastmm.descent",
     "stopping": "fastmm.descent",
     "theory": "fastmm",
+    "weight_svm": "fastmm.margin",
 }
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "softmax",
     "stopping",
     "theory",
+    "weight_svm",
 ]
 
 

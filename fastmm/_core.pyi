@@ -138,6 +138,16 @@ def att_svm(
     lengths: _Indices | None,
     settings: MarginSettings,
 ) -> dict[str, Any]: ...
+def weight_svm(
+    X: npt.NDArray[np.floating[Any]],
+    block: _Indices,
+    Z: _Doubles,
+    Z_block: _Indices,
+    selected: _Indices,
+    lengths: _Indices | None,
+    nuclear: bool,
+    settings: MarginSettings,
+) -> dict[str, Any]: ...
 def label_svm(R: _Doubles, block: _Indices, Y: _Doubles, settings: MarginSettings) -> dict[str, Any]: ...
 def min_norm(
     A: _Doubles,

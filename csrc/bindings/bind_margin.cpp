@@ -3,6 +3,7 @@
 #include "monitor.hpp"
 
 #include "fastmm/margin_batch.hpp"
+#include "fastmm/weight_batch.hpp"
 
 #include <pybind11/stl.h>
 
@@ -49,21 +50,26 @@ Limits limits_of(const Settings& settings) {
     return limits;
 }
 
-py::dict solve(Programs& programs, const Settings& settings) {
-    if (programs.d < 1) throw std::invalid_argument("d is " + std::to_string(programs.d) + ", want at least 1");
+struct Extents {
+    std::int64_t count, d, width, equalities; // as in Programs
+};
+
+// Answers filled in by run(start, limits, monitor, answers) while the GIL is free.
+template <class Run> py::dict answer(const Extents& extents, const Settings& settings, const Run& run) {
+    const auto [count, d, width, equalities] = extents;
+    if (d < 1) throw std::invalid_argument("d is " + std::to_string(d) + ", want at least 1");
     if (settings.threads < 1) throw std::invalid_argument("threads is " + std::to_string(settings.threads));
-    const std::int64_t count = programs.count, width = programs.width, equalities = programs.equalities;
     Start start;
     if (settings.start_dual) {
         need_shape(*settings.start_dual, "start_dual", {count, width});
         start.dual = settings.start_dual->data();
     }
     if (settings.start_point) {
-        need_shape(*settings.start_point, "start_point", {count, programs.d});
+        need_shape(*settings.start_point, "start_point", {count, d});
         start.point = settings.start_point->data();
     }
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    auto point = filled<double>({count, programs.d}, nan);
+    auto point = filled<double>({count, d}, nan);
     auto dual = zeros<double>(count, width);
     auto farkas = zeros<double>(count, width);
     auto equality_dual = zeros<double>(count, equalities);
@@ -80,7 +86,7 @@ py::dict solve(Programs& programs, const Settings& settings) {
     SignalMonitor monitor;
     {
         const py::gil_scoped_release release;
-        solve_batch(programs, start, limits, settings.threads, &monitor, answers);
+        run(start, limits, &monitor, answers);
     }
     py::dict out;
     out["point"] = point;
@@ -94,6 +100,22 @@ py::dict solve(Programs& programs, const Settings& settings) {
     out["residuals"] = residuals;
     out["interrupted"] = monitor.interrupted();
     return out;
+}
+
+py::dict solve(const Programs& programs, const Settings& settings) {
+    const Extents extents{programs.count, programs.d, programs.width, programs.equalities};
+    return answer(extents, settings,
+                  [&](const Start& start, const Limits& limits, Monitor* monitor, const Answers& out) {
+                      solve_batch(programs, start, limits, settings.threads, monitor, out);
+                  });
+}
+
+// Each selected token must lie inside its sequence of 1..T tokens.
+void need_lengths(const Indices& lengths, const Indices& selected, std::int64_t count, std::int64_t n, std::int64_t T) {
+    need_shape(lengths, "lengths", {count, n});
+    need_indices(lengths, "lengths", T + 1);
+    for (py::ssize_t k = 0; k < lengths.size(); ++k)
+        if (selected.data()[k] >= lengths.data()[k]) throw std::invalid_argument("selected token beyond its length");
 }
 
 template <class R> py::dict att_svm(const Array<R>& K, const Indices& block, const Indices& selected,
@@ -116,17 +138,50 @@ template <class R> py::dict att_svm(const Array<R>& K, const Indices& block, con
         programs.relaxed = relaxed->data();
     }
     if (lengths) {
-        need_shape(*lengths, "lengths", {programs.count, programs.n});
-        need_indices(*lengths, "lengths", programs.T + 1);
-        for (py::ssize_t k = 0; k < lengths->size(); ++k)
-            if (selected.data()[k] >= lengths->data()[k])
-                throw std::invalid_argument("selected token beyond its length");
+        need_lengths(*lengths, selected, programs.count, programs.n, programs.T);
         programs.lengths = lengths->data();
     }
     programs.K = K.data();
     programs.block = block.data();
     programs.selected = selected.data();
     return solve(programs, settings);
+}
+
+template <class R> py::dict weight_svm(const Array<R>& X, const Indices& block, const Doubles& Z,
+                                       const Indices& Z_block, const Indices& selected,
+                                       const Optional<Indices>& lengths, bool nuclear, const Settings& settings) {
+    need_shape(X, "X", {-1, -1, -1, -1});
+    need_shape(block, "block", {-1});
+    need_indices(block, "block", X.shape(0));
+    WeightPrograms<R> programs;
+    programs.count = block.shape(0);
+    programs.n = X.shape(1);
+    programs.T = X.shape(2);
+    programs.d = X.shape(3);
+    if (programs.T < 1) throw std::invalid_argument("T is 0, want at least 1");
+    need_shape(Z, "Z", {-1, -1, -1});
+    need_shape(Z_block, "Z_block", {programs.count});
+    need_indices(Z_block, "Z_block", Z.shape(0));
+    programs.queries = Z.shape(1);
+    if (programs.queries != programs.n && programs.queries != 1) throw std::invalid_argument("Z: want n or 1 queries");
+    programs.d_q = Z.shape(2);
+    need_shape(selected, "selected", {programs.count, programs.n});
+    need_indices(selected, "selected", programs.T);
+    if (lengths) {
+        need_lengths(*lengths, selected, programs.count, programs.n, programs.T);
+        programs.lengths = lengths->data();
+    }
+    programs.X = X.data();
+    programs.block = block.data();
+    programs.Z = Z.data();
+    programs.Z_block = Z_block.data();
+    programs.selected = selected.data();
+    programs.nuclear = nuclear;
+    const Extents extents{programs.count, programs.d_q * programs.d, programs.n * programs.T, 0};
+    return answer(extents, settings,
+                  [&](const Start& start, const Limits& limits, Monitor* monitor, const Answers& out) {
+                      solve_weights(programs, start, limits, settings.threads, monitor, out);
+                  });
 }
 
 py::dict label_svm(const Doubles& R, const Indices& block, const Doubles& Y, const Settings& settings) {
@@ -187,6 +242,12 @@ void bind_margin(py::module_& m) {
           py::arg("settings"), doc);
     m.def("att_svm", &att_svm<float>, strict("K"), strict("block"), strict("selected"), relaxed, lengths,
           py::arg("settings"), doc);
+    const char* weight_doc = "Solves a batch of W-SVMs; X (blocks, n, T, d), block (count,), Z (blocks, n or 1, d_q), "
+                             "Z_block (count,), the others (count, n).";
+    m.def("weight_svm", &weight_svm<double>, strict("X"), strict("block"), strict("Z"), strict("Z_block"),
+          strict("selected"), lengths, py::arg("nuclear"), py::arg("settings"), weight_doc);
+    m.def("weight_svm", &weight_svm<float>, strict("X"), strict("block"), strict("Z"), strict("Z_block"),
+          strict("selected"), lengths, py::arg("nuclear"), py::arg("settings"), weight_doc);
     m.def("label_svm", &label_svm, strict("R"), strict("block"), strict("Y"), py::arg("settings"),
           "Solves a batch of label SVMs; R (blocks, n, d), block (count,), Y (count, n).");
     m.def("min_norm", &min_norm, strict("A"), strict("block"), strict("b"), strict("E"), strict("E_block"), strict("e"),

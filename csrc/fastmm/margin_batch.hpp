@@ -65,6 +65,9 @@ struct Answers {
     std::int8_t* status = nullptr; // (count,)
     std::int64_t* steps = nullptr; // (count,)
     double* residuals = nullptr;   // (count, 3): primal, stationarity, gap
+
+    // Those of one program, which has d variables, `width` places for inequalities and some equalities.
+    Answers at(std::int64_t program, std::int64_t d, std::int64_t width, std::int64_t equalities) const;
 };
 
 // Where to start: multipliers (count, width), points (count, d), or neither.

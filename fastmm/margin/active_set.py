@@ -16,8 +16,8 @@ def solve(program: Program, options: Options) -> MaxMargin:
         raw: dict[str, Any] = osqp_backend.solve(program, options)
         solver = "osqp"
     else:
-        raw, solver = program.native(options.settings(program)), "active-set"
-    result = MaxMargin.from_raw(raw, program.batch, program.row_shape, solver)
+        raw, solver = program.native(options.settings(program)), program.solver
+    result = MaxMargin.from_raw(raw, program.batch, program.row_shape, program.point_shape, solver)
     if options.throw:
         result.check(program.name, bool(raw["interrupted"]))
     return result

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from fastmm import _core, arrays
-from fastmm.arrays import BoolArray, FloatArray, IntArray
+from fastmm.arrays import BoolArray
 from fastmm.margin.active_set import solve
-from fastmm.margin.program import Options, Program, Rows
+from fastmm.margin.program import Options, Rows
 from fastmm.margin.result import MaxMargin
+from fastmm.margin.tokens import TokenProgram
 
 
 def att_svm(
@@ -92,71 +93,35 @@ def att_svm(
     return solve(AttProgram(K, selected, relaxed, lengths), options)
 
 
-class AttProgram(Program):
+class AttProgram(TokenProgram):
     """Validated keys and selections; the rows are built by the compiled solver."""
 
     name = "att_svm"
 
     def __init__(self, K: Any, selected: Any, relaxed: Any, lengths: Any) -> None:
-        dtype = arrays.working_dtype(("K", K))
-        keys = arrays.floats("K", K, dtype, ("n", "T", "d"), finite=False)
-        n, T, d = keys.shape[-3:]
-        if T == 0 or d == 0:
-            raise ValueError(f"K: got shape {keys.shape}; allowed: (..., n, T, d) with T and d at least 1")
-        own = arrays.as_lengths("lengths", lengths, n, T)
-        arrays.need_finite("K", keys, None if own is None else _longest(own, keys))
-        tokens = arrays.as_selected("selected", selected, n, T, own)
-        loose = None if relaxed is None else _as_mask("relaxed", relaxed, n)
-        named = [("K", keys.shape[:-3]), ("selected", tokens.shape[:-1])]
-        if own is not None:
-            named.append(("lengths", own.shape[:-1]))
+        loose = None if relaxed is None else _as_mask("relaxed", relaxed)
+        others = [] if loose is None else [("relaxed", loose.shape[:-1])]
+        self._read("K", K, selected, lengths, arrays.working_dtype(("K", K)), others)
         if loose is not None:
-            named.append(("relaxed", loose.shape[:-1]))
-        self.batch = arrays.broadcast_batch(named)
-        self.row_shape, self.d, self.n, self.T = (n, T), d, n, T
-        self._keys, self._block = arrays.blocks(keys, 3, self.batch)
-        self._selected = self._whole(tokens)
-        self._lengths = None if own is None else self._whole(own)
+            arrays.need_shape("relaxed", loose, ("n",), (self.n,), "the number of inputs")
+        self.d = self._width
         self._relaxed = None if loose is None else self._whole(loose)
-
-    def _whole(self, value: Any) -> Any:
-        """(..., n) for each program of the flattened batch; these are small beside the keys."""
-        return np.ascontiguousarray(np.broadcast_to(value, (*self.batch, self.n))).reshape(self.count, self.n)
 
     def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
         """All programs solved by the compiled active set."""
-        return _core.att_svm(self._keys, self._block, self._selected, self._relaxed, self._lengths, settings)
+        return _core.att_svm(self._tokens, self._block, self._selected, self._relaxed, self._lengths, settings)
 
     def rows(self, index: int) -> Rows:
         """The rows of one program of the flattened batch."""
-        keys = self._keys[self._block[index]].astype(np.float64)
-        inputs, tokens = np.indices((self.n, self.T))
-        chosen = self._selected[index][:, None]
-        real = tokens != chosen
-        if self._lengths is not None:
-            real &= tokens < self._lengths[index][:, None]
-        i, t = inputs[real], tokens[real]
+        i, t = np.nonzero(self.real(index))
         right = np.ones(len(i)) if self._relaxed is None else np.where(self._relaxed[index][i], 0.0, 1.0)
-        differences = keys[i, chosen[i, 0]] - keys[i, t]
-        return Rows(differences, right, np.zeros((0, self.d)), np.zeros(0), np.asarray(i * self.T + t, np.int64))
+        place = np.asarray(i * self.T + t, np.int64)
+        return Rows(self.differences(index)[i, t], right, np.zeros((0, self.d)), np.zeros(0), place)
 
 
-def _as_mask(name: str, value: Any, n: int) -> BoolArray:
+def _as_mask(name: str, value: Any) -> BoolArray:
     mask = arrays.raw(name, value)
     if mask.dtype.kind != "b":
         raise ValueError(f"{name}: got dtype {mask.dtype}; allowed: booleans, one for each input")
     arrays.need_axes(name, mask, ("n",))
-    arrays.need_shape(name, mask, ("n",), (n,), "the number of inputs")
     return mask
-
-
-def _longest(lengths: IntArray, keys: FloatArray) -> IntArray:
-    """Lengths of the blocks of keys as stored: of programs that share a block the longest counts."""
-    own = keys.shape[:-2]
-    batch = arrays.broadcast_batch([("lengths", lengths.shape[:-1]), ("K", own[:-1])])
-    whole = np.broadcast_to(lengths, (*batch, own[-1]))
-    extra = len(batch) - len(own) + 1
-    shared = tuple(range(extra)) + tuple(
-        extra + axis for axis, extent in enumerate(own[:-1]) if extent == 1 and batch[extra + axis] != 1
-    )
-    return np.asarray(whole.max(axis=shared, keepdims=True, initial=1).reshape(own), np.int64)

@@ -32,6 +32,7 @@ class Program(ABC):
     """A batch of programs of one kind."""
 
     name: str
+    solver = "active-set"  # of native()
     batch: tuple[int, ...]
     row_shape: tuple[int, ...]
     d: int
@@ -40,6 +41,11 @@ class Program(ABC):
     def count(self) -> int:
         """Number of programs."""
         return math.prod(self.batch)
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of the solution of one program; d is the number of its entries."""
+        return (self.d,)
 
     @abstractmethod
     def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
@@ -60,11 +66,12 @@ class Options:
     time_limit: float | None = None
     threads: int | None = None
     throw: bool = True
+    allowed: tuple[str, ...] = SOLVERS
     begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        if self.solver not in SOLVERS:
-            allowed = ", ".join(repr(name) for name in SOLVERS)
+        if self.solver not in self.allowed:
+            allowed = ", ".join(repr(name) for name in self.allowed)
             raise ValueError(f"solver: got {self.solver!r}; allowed: {allowed}")
         limit = self.max_iter
         if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or int(limit) < 1):
@@ -100,7 +107,7 @@ def starting(start: Any, program: Program) -> tuple[FloatArray | None, FloatArra
     is_result = isinstance(start, MaxMargin)
     array = arrays.floats("start", start.dual if is_result else start, np.float64, (), finite=False)
     batch, size = program.batch, math.prod(program.row_shape)
-    for shape, wanted in (((program.d,), not is_result), (program.row_shape, True)):
+    for shape, wanted in ((program.point_shape, not is_result), (program.row_shape, True)):
         core = len(shape)
         if not wanted or array.ndim < core or array.shape[array.ndim - core :] != shape:
             continue
@@ -109,11 +116,11 @@ def starting(start: Any, program: Program) -> tuple[FloatArray | None, FloatArra
         except ValueError:
             continue
         flat = np.ascontiguousarray(whole).reshape(program.count, math.prod(shape))
-        if shape == (program.d,) and not is_result:
+        if shape == program.point_shape and not is_result:
             return None, flat
         return flat.reshape(program.count, size), None
-    rows = ", ".join(str(extent) for extent in program.row_shape)
+    rows, point = (", ".join(map(str, shape)) for shape in (program.row_shape, program.point_shape))
     raise ValueError(
-        f"start: got shape {array.shape}; allowed: a MaxMargin of the same rows, a point (..., d={program.d}), or "
+        f"start: got shape {array.shape}; allowed: a MaxMargin of the same rows, a point (..., {point}), or "
         f"multipliers (..., {rows}), broadcasting to the batch {batch}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, fields
 from typing import Any
@@ -19,16 +20,17 @@ class MaxMargin:
 
     Attributes
     ----------
-    w : ndarray, shape (..., d)
-        The vector of least norm that satisfies all rows; NaN where there is no certified answer.
-    direction : ndarray, shape (..., d)
-        ``w / ||w||``; NaN where w is 0 or NaN.
+    w : ndarray, shape (..., d), or (..., d_q, d) for `weight_svm`
+        The vector or matrix of least norm that satisfies all rows; NaN where there is no certified answer.
+    direction : ndarray, shape of w
+        ``w / ||w||``, the Euclidean or Frobenius norm whatever norm was minimised; NaN where w is 0 or NaN.
     margin : float or ndarray, shape (...)
-        ``1 / ||w||``; infinite for ``w = 0``, NaN without an answer.
+        ``1 / ||w||`` in the norm that was minimised; infinite for ``w = 0``, NaN without an answer.
     dual : ndarray, shape of the rows
         Multipliers ``λ >= 0`` with ``w = A'λ`` (plus ``E'ν``), 0 without an answer. Where several sets of multipliers
-        exist, any one of them. The shape of the rows is (..., n, T) for `att_svm`, (..., n) for `label_svm` and
-        (..., m) for `min_norm`.
+        exist, any one of them. For the nuclear norm, ``A'λ`` has the spectral norm 1 and λ the sum ``||w||``. The
+        shape of the rows is (..., n, T) for `att_svm` and `weight_svm`, (..., n) for `label_svm` and (..., m) for
+        `min_norm`.
     neighbors : ndarray of bool, shape of the rows
         Rows on the margin, ``a'w <= b + 1e-8 |b|`` (for ``b = 0``: ``<= 1e-8 ||a|| ||w||``), found by their margin and
         not by their multiplier. False at selected tokens and padding.
@@ -40,13 +42,13 @@ class MaxMargin:
         Residuals recomputed from the rows; NaN where there was nothing to judge.
     farkas : ndarray, shape of the rows
         Where infeasible, weights ``y >= 0`` of rows in conflict: ``A'y = 0`` and ``b·y > 0``; else 0.
-    best : ndarray, shape (..., d)
+    best : ndarray, shape of w
         The last point reached: `w` itself where optimal, else a point that breaks some rows. NaN for programs of an
         interrupted or timed-out batch that were never begun.
     dual_equality, farkas_equality : ndarray, shape (..., k)
         The same as `dual` and `farkas` for equality rows; their signs are free.
     iterations : int or ndarray of int64, shape (...)
-        Changes of the active set (for OSQP its own iterations besides).
+        Changes of the active set (OSQP's own iterations and the steps of an interior point besides).
     solver : str
         Name of the solver that was used.
 
@@ -74,21 +76,29 @@ class MaxMargin:
 
     @classmethod
     def from_raw(
-        cls, raw: dict[str, Any], batch: tuple[int, ...], row_shape: tuple[int, ...], solver: str
+        cls,
+        raw: dict[str, Any],
+        batch: tuple[int, ...],
+        row_shape: tuple[int, ...],
+        point_shape: tuple[int, ...],
+        solver: str,
     ) -> MaxMargin:
-        """From flat arrays as the compiled solver returns them, one entry or row a program."""
+        """From flat arrays as the compiled solver returns them, one entry or row a program.
+
+        An entry "norm" holds norms of the solutions other than the Euclidean one.
+        """
         status = raw["status"].reshape(batch)
-        best = raw["point"].reshape(*batch, -1) if raw["point"].size else np.zeros((*batch, raw["point"].shape[-1]))
+        best = raw["point"].reshape(*batch, *point_shape)  # shapes with a zero extent included
         optimal = status == Status.optimal
-        w = np.where(optimal[..., None], best, np.nan)
-        norm, direction = _polar(w)
+        w = np.where(optimal.reshape(*batch, *(1 for _ in point_shape)), best, np.nan)
+        norm, direction = _polar(w, len(point_shape))
+        if "norm" in raw:
+            norm = np.where(optimal, raw["norm"].reshape(batch), np.nan)
         with np.errstate(divide="ignore"):
             margin = 1.0 / norm
         primal, stationarity, gap = np.moveaxis(raw["residuals"], -1, 0).reshape(3, *batch)
         residuals = (primal, stationarity, gap, np.where(np.isnan(primal), np.nan, 0.0))
-        rows = {
-            name: raw[name].reshape(*batch, *row_shape) for name in ("dual", "neighbors", "farkas")
-        }  # shapes with a zero extent included
+        rows = {name: raw[name].reshape(*batch, *row_shape) for name in ("dual", "neighbors", "farkas")}
         k = raw["equality_dual"].shape[-1]
         iterations = raw["steps"].reshape(batch)
         single = not batch
@@ -158,14 +168,15 @@ class MaxMargin:
         )
 
 
-def _polar(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Norm and direction of the last axis without overflow or underflow; NaN direction for 0."""
-    power = np.frexp(np.abs(w).max(-1, initial=0))[1]
-    near_one = np.ldexp(w, -power[..., None])
+def _polar(w: FloatArray, axes: int) -> tuple[FloatArray, FloatArray]:
+    """Norm and direction over the last axes without overflow or underflow; NaN direction for 0."""
+    flat = w.reshape(*w.shape[: w.ndim - axes], math.prod(w.shape[w.ndim - axes :]))
+    power = np.frexp(np.abs(flat).max(-1, initial=0))[1]
+    near_one = np.ldexp(flat, -power[..., None])
     norm = np.sqrt((near_one * near_one).sum(-1))
     with np.errstate(invalid="ignore", over="ignore"):
         direction = near_one / norm[..., None]
-        return np.ldexp(norm, power), direction
+        return np.ldexp(norm, power), direction.reshape(w.shape)
 
 
 def _same(a: Any, b: Any) -> bool:
