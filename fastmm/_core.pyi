@@ -117,7 +117,6 @@ def descend(
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]: ...
 
-_Doubles = npt.NDArray[np.floating[Any]]  # float64, C order
 _Indices = npt.NDArray[np.int64]
 
 class MarginSettings:

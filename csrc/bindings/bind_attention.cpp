@@ -69,7 +69,7 @@ template <class R> Array<R> scores(const Array<R>& X, const Index& X_index, cons
     return out;
 }
 
-template <class R> void bind(py::module_& m) {
+template <class R> void bind_attention_of(py::module_& m) {
     m.def("softmax", &softmax<R>, py::arg("logits").noconvert(), py::arg("lengths").noconvert(), py::arg("logarithm"),
           "Softmax of the rows of logits (rows, T), or its logarithm.");
     m.def("attention", &attention<R>, py::arg("keys").noconvert(), py::arg("key_index").noconvert(),
@@ -85,8 +85,8 @@ template <class R> void bind(py::module_& m) {
 } // namespace
 
 void bind_attention(py::module_& m) {
-    bind<double>(m);
-    bind<float>(m);
+    bind_attention_of<double>(m);
+    bind_attention_of<float>(m);
 }
 
 } // namespace fastmm::python

@@ -180,7 +180,7 @@ descend(const Array<R>& keys, const Index& key_index, const MaybeArray<R>& score
     return out;
 }
 
-template <class R> void bind(py::module_& m) {
+template <class R> void bind_descent_of(py::module_& m) {
     const auto array = [](const char* name) { return py::arg(name).noconvert(); };
     const auto optional = [](const char* name) { return py::arg(name).noconvert() = py::none(); };
     m.def("descend", &descend<R>, py::kw_only(), array("keys"), array("key_index"), optional("scores"),
@@ -195,8 +195,8 @@ template <class R> void bind(py::module_& m) {
 } // namespace
 
 void bind_descent(py::module_& m) {
-    bind<double>(m);
-    bind<float>(m);
+    bind_descent_of<double>(m);
+    bind_descent_of<float>(m);
 }
 
 } // namespace fastmm::python

@@ -135,7 +135,7 @@ Array<double> rows_times_matrix(const Array<double>& A, const Array<double>& B, 
     return out;
 }
 
-template <class R> void bind(py::module_& m) {
+template <class R> void bind_gradient_of(py::module_& m) {
     const auto none = py::none();
     m.def("gradient", &gradient<R>, py::arg("keys").noconvert(), py::arg("key_index").noconvert(),
           py::arg("lengths").noconvert(), py::arg("length_index").noconvert(), py::kw_only(),
@@ -154,8 +154,8 @@ template <class R> void bind(py::module_& m) {
 } // namespace
 
 void bind_gradient(py::module_& m) {
-    bind<double>(m);
-    bind<float>(m);
+    bind_gradient_of<double>(m);
+    bind_gradient_of<float>(m);
     m.def("rows_times", &rows_times_matrix, py::arg("A").noconvert(), py::arg("B").noconvert(), py::arg("transposed"),
           "Products of matrices (batch, n, a) with (batch, a, b), summed in a fixed order.");
     m.def("outer_mean", &outer_mean, py::arg("left").noconvert(), py::arg("right").noconvert(),

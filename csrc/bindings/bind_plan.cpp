@@ -239,7 +239,7 @@ private:
     std::mutex mutex_; // two threads may call one plan: they take turns
 };
 
-template <class R> void bind(py::module_& m, const char* name) {
+template <class R> void bind_plan_of(py::module_& m, const char* name) {
     py::class_<Plan<R>>(m, name)
         .def(py::init<Array<R>, Index, std::optional<Index>, std::optional<Index>, Array<R>, Index, Array<R>, Index,
                       Array<R>, Index, std::optional<Array<double>>, bool, bool, bool, int, int>(),
@@ -256,8 +256,8 @@ template <class R> void bind(py::module_& m, const char* name) {
 } // namespace
 
 void bind_plan(py::module_& m) {
-    bind<double>(m, "Plan64");
-    bind<float>(m, "Plan32");
+    bind_plan_of<double>(m, "Plan64");
+    bind_plan_of<float>(m, "Plan32");
     // what a call of the module costs by itself, for the benchmark of plans
     m.def("nothing", [](const py::object&, const py::object&, const py::object&) {}, "Does nothing.");
 }
