@@ -52,7 +52,12 @@ MARGIN = (
     "OSQP one call a problem, tight and polished",
     "CVXOPT one call a problem, tight",
 )
-SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN}
+PLAN = (
+    "fastmm Plan",
+    "fastmm empty call",
+    "fastmm loss_and_grad",
+)
+SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN, "plan": PLAN}
 
 
 def library(contestant: str) -> str:

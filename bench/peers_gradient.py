@@ -1,7 +1,8 @@
 """One gradient in p of a large problem as people write it, and how fast this machine reads the keys at all.
 
 Each maker takes keys (n, T, d), scores (n, T) and p, and gives a callable without arguments to the gradient (d,);
-the readers give the sum of the keys instead.
+the readers give the sum of the keys instead. The joint makers take tokens that are their own keys (n, T, d), labels
+(n), a head and p, and give a callable to both gradients, that in p before that in the head (2 d).
 """
 
 from __future__ import annotations
@@ -73,6 +74,74 @@ def numba_loop(K: np.ndarray, scores: np.ndarray, p: np.ndarray) -> Call:
         return g
 
     return lambda: gradient(K, scores, p)
+
+
+def numpy_joint(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray) -> Call:
+    n, T, d = X.shape
+
+    def gradient() -> np.ndarray:
+        a, scores = X @ p, Y[:, None] * (X @ v)
+        s = np.exp(a - a.max(axis=-1, keepdims=True))
+        s /= s.sum(axis=-1, keepdims=True)
+        z = (s * scores).sum(axis=-1)
+        slope = (-1 / (1 + np.exp(z)) / n)[:, None]
+        both = np.stack([s * (scores - z[:, None]) * slope, s * slope * Y[:, None]]).reshape(2, -1)
+        return (both @ X.reshape(n * T, d)).reshape(-1)
+
+    return gradient
+
+
+def torch_joint(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray) -> Call:
+    import torch
+
+    torch.set_num_threads(1)
+    tokens, labels = torch.from_numpy(X), torch.from_numpy(Y)[:, None]
+    both = torch.from_numpy(np.stack([p, v], axis=1))
+    n, T, d = X.shape
+
+    def gradient() -> np.ndarray:
+        with torch.no_grad():
+            logits, values = (tokens @ both).unbind(-1)
+            s, scores = torch.softmax(logits, dim=-1), labels * values
+            z = (s * scores).sum(dim=-1, keepdim=True)
+            slope = -torch.sigmoid(-z) / n
+            weights = torch.stack([s * (scores - z) * slope, s * slope * labels]).reshape(2, -1)
+            return (weights @ tokens.reshape(n * T, d)).reshape(-1).numpy()
+
+    return gradient
+
+
+def numba_joint(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray) -> Call:
+    import numba
+
+    @numba.njit(fastmath={"reassoc", "contract"})
+    def gradient(X, Y, v, p):
+        n, T, d = X.shape
+        s, scores, g = np.zeros(T), np.zeros(T), np.zeros(2 * d)
+        for i in range(n):
+            top = -np.inf
+            for t in range(T):
+                a, b = 0.0, 0.0
+                for j in range(d):
+                    a += X[i, t, j] * p[j]
+                    b += X[i, t, j] * v[j]
+                s[t], scores[t] = a, Y[i] * b
+                top = max(top, a)
+            total, z = 0.0, 0.0
+            for t in range(T):
+                s[t] = np.exp(s[t] - top)
+                total += s[t]
+                z += s[t] * scores[t]
+            z /= total
+            slope = -1.0 / (1.0 + np.exp(z)) / n / total
+            for t in range(T):
+                c, e = slope * s[t] * (scores[t] - z), slope * s[t] * Y[i]
+                for j in range(d):
+                    g[j] += c * X[i, t, j]
+                    g[d + j] += e * X[i, t, j]
+        return g
+
+    return lambda: gradient(X, Y, v, p)
 
 
 def _reader(K: np.ndarray, loop, streams: int) -> Call:

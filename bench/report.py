@@ -11,16 +11,22 @@ from typing import Any, NamedTuple
 
 HEADINGS = {
     "descent": "Normalised gradient descent, batches of small problems",
-    "gradient": "One gradient of one large problem",
+    "gradient": "Gradients of one large problem",
     "margin": "ATT-SVM, batches of small problems",
+    "plan": "What a call costs: a plan of a tiny problem",
 }
-FILES = {"descent": "test_descent_batch", "gradient": "test_large_gradient", "margin": "test_att_svm_batch"}
+FILES = {
+    "descent": "test_descent_batch",
+    "gradient": "test_large_gradient",
+    "margin": "test_att_svm_batch",
+    "plan": "test_plan_overhead",
+}
 
 LIMITATIONS = """\
 ## Known limitations
 
 - Random data of a few shapes on one machine and one core; ratios change with shape, processor and library version.
-  Two threads, warm starts, the joint gradient, large ATT-SVMs and the time of the import are not measured here.
+  Two threads, warm starts, large ATT-SVMs and the time of the import are not measured here.
 - The reference machine has 2 cores and is shared: other work on it, or a processor that changes its frequency, blurs
   everything. Contestants take turns in laps and medians are taken; look at the spread and at the load.
 - Slow contestants (PyTorch's module loop, OSQP, CVXOPT) get few problems a round, the first ones of the same batch.
@@ -69,6 +75,8 @@ TARGETS = (
     Target("gradient", "share", "", 0.8),
     Target("gradient", "ratio", "PyTorch", 2.5),
     Target("gradient", "ratio", "Numba hand-written", 1.7),
+    Target("joint gradient", "share", "", 0.65),
+    Target("joint gradient", "ratio", "PyTorch", 4),
     Target("ATT-SVM (6, 8, 10)", "inside", "DAQP", 1),
     Target("ATT-SVM (6, 8, 10)", "ratio", "DAQP", 3),
     Target("ATT-SVM (6, 8, 10)", "ratio", "CVXOPT", 100),

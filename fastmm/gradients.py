@@ -162,11 +162,8 @@ def loss_and_grad(
         call.at_p(np.zeros(problem.d_k) if p is None else p)
     raw = call.evaluate(with_p=bool({"p", "W", "Q", "K"} & set(names)), with_v="v" in names)
     grad = {name: call.gradient(name, raw) for name in names}
-    if out is not None:
-        grad = _filled(out, grad, problem)
-    return LossAndGrad(
-        _cast(raw["loss"].reshape(call.batch), problem), {name: _cast(array, problem) for name, array in grad.items()}
-    )
+    grad = {name: _cast(array, problem) for name, array in grad.items()} if out is None else _filled(out, grad, problem)
+    return LossAndGrad(_cast(raw["loss"].reshape(call.batch), problem), grad)
 
 
 def hessian_vector(

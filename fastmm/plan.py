@@ -92,10 +92,10 @@ class Plan:
         )
         self._run = self._core.run
         outputs = self._core.outputs()
-        self.loss: FloatArray = self._core.loss().reshape(batch)
+        self.loss: FloatArray = self._core.loss().reshape((*batch,))
 
         def shown(kind: str) -> dict[str, FloatArray]:
-            return {name: own[kind].reshape(*batch, *own[kind].shape[1:]) for name, own in outputs.items()}
+            return {name: own[kind].reshape((*batch, *own[kind].shape[1:])) for name, own in outputs.items()}
 
         self.grad = shown("grad")
         self.direction = shown("direction")
@@ -112,7 +112,7 @@ class Plan:
         """One axis for the batch, as the core has it; what does not fit is left for it to refuse."""
         batch = self.problem.batch_shape
         if isinstance(value, np.ndarray) and value.flags.c_contiguous and value.shape[: len(batch)] == batch:
-            return value.reshape(-1, *value.shape[len(batch) :])
+            return value.reshape((-1, *value.shape[len(batch) :]))
         return value
 
     @staticmethod

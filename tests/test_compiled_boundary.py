@@ -43,9 +43,28 @@ GRADIENT = {
     "value_index": index(0),
     "labels": np.ones((1, N)),
     "label_index": index(0),
+    "v": np.ones((1, 5)),
+    "v_index": index(0),
+    "along": np.ones((1, D)),
+    "along_index": index(0),
+    "with_p": True,
     **LENGTHS,
     "threads": 1,
 }
+QUERIES = {
+    "keys": keys(),
+    "key_index": index(0),
+    "scores": np.ones((1, N, T)),
+    "score_index": index(0),
+    "queries": np.ones((1, N, D)),
+    "query_index": index(0),
+    "loss": 0,
+    "with_p": True,
+    **LENGTHS,
+    "threads": 1,
+}
+# arguments of the gradient that may be None
+MAYBE = {name for name in GRADIENT | QUERIES if name not in ("keys", "key_index", "loss", "threads", "with_p")}
 DESCEND = {
     "keys": keys(),
     "key_index": index(0),
@@ -79,19 +98,20 @@ CALLS = {
     "attention": ATTENTION,
     "scores": SCORES,
     "gradient": GRADIENT,
+    "gradient at queries": QUERIES,
     "descend": DESCEND,
 }
 VALUES = ("values", "value_index", "labels", "label_index")
-POINTS = ("scores", "score_index", "p", "p_index")
 OPTIONAL = {
-    "gradient": (*VALUES, *POINTS),
-    "descend": (*VALUES, "scores", "score_index", "queries", "query_index", "schedule"),
+    "gradient": MAYBE,
+    "gradient at queries": MAYBE,
+    "descend": {*VALUES, "scores", "score_index", "queries", "query_index", "schedule"},
 }
 ARRAYS = [(name, key) for name, call in CALLS.items() for key, value in call.items() if isinstance(value, np.ndarray)]
 
 
 def call(name, **changed):
-    return getattr(_core, name)(**(CALLS[name] | changed))
+    return getattr(_core, name.split()[0])(**(CALLS[name] | changed))
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -131,7 +151,7 @@ def test_other_shapes_are_value_errors(name, key):
     if good.ndim > 1:
         with pytest.raises(ValueError, match=r"\w"):
             call(name, **{key: np.ascontiguousarray(good[0])})
-    independent = {"x", "logits"} | ({"values", "queries"} if name in OPTIONAL else set())
+    independent = {"x", "logits"} | ({"values", "queries"} if name == "descend" else set())
     if good.dtype != np.int64 and key not in independent:
         with pytest.raises(ValueError, match=r"\w"):
             call(name, **{key: np.ascontiguousarray(np.repeat(good, 2, axis=-1))})
@@ -238,20 +258,54 @@ def test_runs_that_make_no_sense_are_value_errors(case):
         call("descend", **DESCEND_WRONG[case])
 
 
-def test_values_come_with_labels():
-    """The gradient in v needs values, labels and both indices; none of them at all is a gradient in p only."""
-    for key in ("value_index", "labels", "label_index"):
-        with pytest.raises(ValueError, match=r"want (labels|its index) too"):
-            call("gradient", **{key: None})
-    for key, message in (("scores", "scores, v: want one of them"), ("p", "p, queries: want one of them")):
-        with pytest.raises(ValueError, match=message):
-            call("gradient", **{key: None, f"{key.rstrip('s')}_index": None})
-    for key in ("score_index", "p_index"):
+def test_arrays_of_the_gradient_come_together():
+    """Values come with labels, arrays with their index, a point and scores of one kind each: else a ValueError."""
+    for key in ("value_index", "label_index", "p_index", "v_index", "along_index", "score_index"):
         with pytest.raises(ValueError, match=r"want its index too"):
             call("gradient", **{key: None})
-    out = call("gradient", values=None, value_index=None, labels=None, label_index=None, with_p=True)
-    assert "natural_v" not in out
-    assert out["natural_p"].shape == (1, D)
+    with pytest.raises(ValueError, match=r"values: want labels too"):
+        call("gradient", labels=None)
+    for changed in ({"values": None}, {"values": None, "v": None, "with_v": True}):
+        with pytest.raises(ValueError, match=r"v: want values"):
+            call("gradient", **changed)
+    with pytest.raises(ValueError, match=r"scores, v: want one of them"):
+        call("gradient", scores=None, v=None)
+    with pytest.raises(ValueError, match=r"along: want p, and its gradient"):
+        call("gradient", with_p=False)
+    for changed in ({"p": None}, {"queries": np.ones((1, N, D)), "query_index": index(0)}):
+        with pytest.raises(ValueError, match=r"p, queries: want one of them"):
+            call("gradient", **changed)
+
+
+def test_the_gradient_gives_what_is_asked_for():
+    """Each output is there when it is wanted, and has its shape."""
+    out = call("gradient", with_p=False, along=None, values=None, v=None)
+    assert set(out) == {"loss"}
+    out = call("gradient", with_v=True, extras=True)
+    assert out["natural_p"].shape == out["unit_p"].shape == (1, D)
+    assert out["natural_v"].shape == out["unit_v"].shape == (1, 5)
+    assert out["saturation"].shape == out["log_excess"].shape == out["log_norm_p"].shape == (1,)
+    out = call("gradient at queries")
+    assert out["pulls"].shape == (1, N, D)
+    assert out["exponents"].shape == (1, N)
+
+
+def test_products_of_matrices_fit():
+    """Means of outer products and products of rows refuse shapes that do not fit, and dtypes that are not double."""
+    a, b, e = np.ones((2, 3, 4)), np.ones((2, 3, 5)), np.zeros((2, 3))
+    assert _core.outer_mean(a, b, e, 1)["natural"].shape == (2, 4, 5)
+    assert _core.rows_times(a, np.ones((2, 4, 6)), False).shape == (2, 3, 6)
+    assert _core.rows_times(a, np.ones((2, 6, 4)), True).shape == (2, 3, 6)
+    for changed in ((a[:1].copy(), b, e), (a, b[:, :2].copy(), e), (a, b, e[:1].copy()), (a[0], b, e)):
+        with pytest.raises(ValueError, match=r"has shape"):
+            _core.outer_mean(*changed, 1)
+    for wrong, transposed in ((np.ones((2, 3, 6)), False), (np.ones((2, 4, 6)), True), (np.ones((1, 4, 6)), False)):
+        with pytest.raises(ValueError, match=r"has shape"):
+            _core.rows_times(a, wrong, transposed)
+    with pytest.raises(TypeError, match=r"incompatible"):
+        _core.outer_mean(a.astype("f4"), b, e, 1)
+    with pytest.raises(ValueError, match=r"at least one input"):
+        _core.outer_mean(np.ones((2, 0, 4)), np.ones((2, 0, 5)), np.zeros((2, 0)), 1)
 
 
 def test_mixed_precisions_are_type_errors():
@@ -307,6 +361,6 @@ def test_missing_and_unknown_arguments_are_type_errors():
     """Calls without an argument or with one too many are a TypeError."""
     for name, arguments in CALLS.items():
         with pytest.raises(TypeError, match=r"incompatible"):
-            getattr(_core, name)()
+            getattr(_core, name.split()[0])()
         with pytest.raises(TypeError, match=r"incompatible"):
-            getattr(_core, name)(**arguments, extra=1)
+            getattr(_core, name.split()[0])(**arguments, extra=1)

@@ -43,6 +43,7 @@ gradient(const Array<R>& keys, const Index& key_index, const std::optional<Index
         batch.labels = maybe_blocks(labels, label_index, "labels", count, {n});
         if (batch.d_v < 1 || !batch.labels) throw std::invalid_argument("values: want labels too");
     }
+    if ((v || with_v) && !values) throw std::invalid_argument("v: want values");
     GradientPoints points;
     points.p = maybe_blocks(p, p_index, "p", count, {d});
     points.queries = maybe_blocks(queries, query_index, "queries", count, {n, d});
@@ -50,7 +51,6 @@ gradient(const Array<R>& keys, const Index& key_index, const std::optional<Index
     points.along = maybe_blocks(along, along_index, "along", count, {d});
     if (!points.p == !points.queries) throw std::invalid_argument("p, queries: want one of them");
     if (points.along && (!points.p || !with_p)) throw std::invalid_argument("along: want p, and its gradient");
-    if ((points.v || with_v) && !batch.values) throw std::invalid_argument("v: want values");
     if (!points.v && !batch.tokens.scores) throw std::invalid_argument("scores, v: want one of them");
 
     py::dict result;

@@ -171,6 +171,16 @@ private:
                               (shape.size() - (shape[0] == 1 ? 1 : 0) == 1 ? ",)" : ")"));
     }
 
+    // A copy in double; returns whether all are finite.
+    static bool widen(const R* from, std::vector<double>& to, std::int64_t count) {
+        double nothing = 0.0;
+        for (std::int64_t k = 0; k < count; ++k) {
+            to[std::size_t(k)] = static_cast<double>(from[k]);
+            nothing += to[std::size_t(k)] - to[std::size_t(k)]; // NaN for what is not finite
+        }
+        return nothing == 0.0;
+    }
+
     bool evaluate(const R* from_p, const R* from_v, const R* from_W, Monitor* monitor, bool& stopped) {
         const auto& tokens = batch_.tokens;
         const std::int64_t d = tokens.d, d_v = batch_.d_v;
@@ -185,13 +195,12 @@ private:
             Point at;
             Wanted wanted;
             if (from_v != nullptr) {
-                for (std::int64_t j = 0; j < d_v; ++j) v_[std::size_t(j)] = static_cast<double>(from_v[b * d_v + j]);
+                fine = widen(from_v + b * d_v, v_, d_v) && fine;
                 at.v = v_.data();
             }
             if (matrix_) {
                 const std::int64_t count = d_q_ * d, rows = shared_ ? 1 : tokens.n;
-                for (std::int64_t k = 0; k < count; ++k)
-                    W_[std::size_t(k)] = static_cast<double>(from_W[b * count + k]);
+                fine = widen(from_W + b * count, W_, count) && fine;
                 rows_times(Z_ + b * rows * d_q_, rows, d_q_, W_.data(), d, queries_.data());
                 (shared_ ? at.p : at.queries) = queries_.data();
                 if (!shared_) {
@@ -199,7 +208,7 @@ private:
                     wanted.exponents = exponents_.data();
                 }
             } else {
-                for (std::int64_t j = 0; j < d; ++j) p_[std::size_t(j)] = static_cast<double>(from_p[b * d + j]);
+                fine = widen(from_p + b * d, p_, d) && fine;
                 at.p = p_.data();
             }
             Factored of_p{}, of_v{};

@@ -131,6 +131,15 @@ inline Real norm_of(const std::vector<Real>& x) {
     return std::sqrt(square);
 }
 
+struct Shape {
+    std::int64_t batch, n, T, d;
+    bool ragged;
+};
+// Tails of vectors and of chunks of every kind.
+const Shape shapes[] = {{1, 1, 1, 1, false},    {1, 2, 3, 5, false}, {3, 1, 4, 7, true},   {2, 3, 9, 8, false},
+                        {1, 4, 17, 9, true},    {5, 2, 5, 15, true}, {1, 2, 6, 33, false}, {20, 3, 7, 2, true},
+                        {1, 300, 13, 11, true}, {2, 3, 40, 70, true}};
+
 constexpr LossKind all_losses[] = {LossKind::logistic, LossKind::exponential, LossKind::correlation};
 
 } // namespace fastmm::test

@@ -1,11 +1,10 @@
-// Softmax, losses, checks, weights, scores and gradients against plain loops in long double, at odd shapes.
+// Softmax, losses, checks, weights and scores against plain loops in long double, at odd shapes.
 #include "check.hpp"
 #include "model.hpp"
 
 #include "fastmm/attention.hpp"
 #include "fastmm/checks.hpp"
 #include "fastmm/dispatch.hpp"
-#include "fastmm/gradient.hpp"
 #include "fastmm/losses.hpp"
 
 #include <limits>
@@ -88,14 +87,6 @@ void bad_entries() {
     CHECK(first_nonfinite(rows.data(), 2, 3, 1, nullptr) == 2);
 }
 
-struct Shape {
-    std::int64_t batch, n, T, d;
-    bool ragged;
-};
-const Shape shapes[] = {{1, 1, 1, 1, false},    {1, 2, 3, 5, false}, {3, 1, 4, 7, true},   {2, 3, 9, 8, false},
-                        {1, 4, 17, 9, true},    {5, 2, 5, 15, true}, {1, 2, 6, 33, false}, {20, 3, 7, 2, true},
-                        {1, 300, 13, 11, true}, {2, 3, 40, 70, true}};
-
 template <class R> void weights_and_scores(double rtol) {
     for (const auto& shape : shapes) {
         const Data<R> data(2, shape.batch, shape.n, shape.T, shape.d, shape.ragged);
@@ -138,85 +129,6 @@ template <class R> void weights_and_scores(double rtol) {
     }
 }
 
-template <class R> void gradients() {
-    for (const auto& shape : shapes)
-        for (const LossKind kind : all_losses)
-            for (const bool with_values : {false, true}) {
-                const Data<R> data(3, shape.batch, shape.n, shape.T, shape.d, shape.ragged, 1 + shape.d / 2);
-                std::vector<double> p;
-                for (std::int64_t j = 0; j < shape.d; ++j) p.push_back(0.1 * static_cast<double>(j % 5) - 0.2);
-                GradientBatch<R> batch{};
-                batch.tokens = data.tokens();
-                batch.loss = kind;
-                GradientPoints points;
-                points.p = {p.data(), data.shared.data(), shape.d};
-                if (with_values) {
-                    batch.values = {data.values.data(), data.own.data(), shape.n * shape.T * data.d_v};
-                    batch.labels = {data.labels.data(), data.own.data(), shape.n};
-                    batch.d_v = data.d_v;
-                }
-                const auto count = static_cast<std::size_t>(shape.batch), d = static_cast<std::size_t>(shape.d),
-                           d_v = static_cast<std::size_t>(data.d_v);
-                std::vector<double> first;
-                for (const int threads : {1, 3}) {
-                    std::vector<double> loss(count), unit(count * d), log_norm(count), natural(count * d);
-                    std::vector<double> unit_v(count * d_v), log_norm_v(count), natural_v(count * d_v);
-                    GradientOutputs out;
-                    out.loss = loss.data();
-                    out.unit_p = unit.data();
-                    out.log_norm_p = log_norm.data();
-                    out.natural_p = natural.data();
-                    if (with_values) {
-                        out.unit_v = unit_v.data();
-                        out.log_norm_v = log_norm_v.data();
-                        out.natural_v = natural_v.data();
-                    }
-                    CHECK(!gradient_batch(batch, points, out, threads, nullptr));
-                    if (first.empty()) first = natural;
-                    CHECK(natural == first);
-                    for (std::size_t b = 0; b < count; ++b) {
-                        std::vector<Real> of_p, of_v;
-                        const Real risk = data.gradient(static_cast<std::int64_t>(b), kind,
-                                                        std::vector<Real>(p.begin(), p.end()), of_p, of_v);
-                        const Real norm = norm_of(of_p), norm_v = norm_of(of_v);
-                        CHECK(close(loss[b], static_cast<double>(risk), 1e-13, 1e-14));
-                        for (std::size_t j = 0; j < d; ++j) {
-                            CHECK(close(natural[b * d + j], static_cast<double>(of_p[j]), 0,
-                                        1e-13 * static_cast<double>(norm) + 1e-17));
-                            if (norm > 1e-10L)
-                                CHECK(close(unit[b * d + j], static_cast<double>(-of_p[j] / norm), 0, 1e-12));
-                        }
-                        if (norm > 1e-10L) CHECK(close(log_norm[b], static_cast<double>(std::log(norm)), 0, 1e-12));
-                        for (std::size_t j = 0; with_values && j < d_v; ++j)
-                            CHECK(close(natural_v[b * d_v + j], static_cast<double>(of_v[j]), 0,
-                                        1e-13 * static_cast<double>(norm_v) + 1e-17));
-                    }
-                }
-            }
-}
-
-void gradient_ends() {
-    const std::vector<double> keys{1.0, 0.0}, flat{2.0, 2.0}, scores{1.0, 0.0};
-    const std::vector<std::int64_t> zero{0};
-    const auto log_norm_at = [&](const std::vector<double>& own_scores, double p) {
-        GradientBatch<double> batch{};
-        batch.tokens = {1, 1, 2, 1, {keys.data(), zero.data(), 2}, {own_scores.data(), zero.data(), 2}, {}};
-        batch.loss = LossKind::logistic;
-        GradientPoints points;
-        points.p = {&p, zero.data(), 1};
-        double loss, unit, log_norm;
-        GradientOutputs out;
-        out.loss = &loss;
-        out.unit_p = &unit;
-        out.log_norm_p = &log_norm;
-        CHECK(!gradient_batch(batch, points, out, 1, nullptr));
-        CHECK(unit == (log_norm > -infinity ? 1.0 : 0.0));
-        return log_norm;
-    };
-    CHECK(log_norm_at(flat, 3.0) == -infinity);
-    CHECK(close(log_norm_at(scores, 5000.0), -5000.0 + std::log(1.0 / (1.0 + std::exp(1.0))), 1e-15));
-}
-
 void sets() {
     const auto names = available_instruction_sets();
     CHECK(!names.empty() && names.front() == "baseline");
@@ -232,9 +144,6 @@ int main() {
     bad_entries();
     weights_and_scores<double>(1e-13);
     weights_and_scores<float>(1e-6);
-    gradients<double>();
-    gradients<float>();
-    gradient_ends();
     sets();
     return test::report();
 }
