@@ -21,6 +21,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 # What only compiled code calls needs no entries for Python and C.
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_ENTRIES = ("run_stretch",)
 
 
 @functools.cache
@@ -49,15 +50,18 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
 def compiled(function: F) -> F:
     """Compiles a kernel that Python calls, on first use; kept on disk unless no cache folder can be written."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
-    with contextlib.suppress(RuntimeError, OSError):  # no folder for the cache: compiled anew in each process
-        dispatcher._cache = _Cache(function)
-    return dispatcher  # type: ignore[no-any-return]
+    return _cached(numba.njit(**_OPTIONS)(function), function)
 
 
 def part(function: F) -> F:
-    """Compiles a function that only kernels call: it is kept as a piece of them."""
-    return numba.njit(**_OPTIONS, **_PART)(function)  # type: ignore[no-any-return]
+    """Compiles a function that only kernels call; kept on disk for the kernels made around users' functions."""
+    return _cached(numba.njit(**_OPTIONS, **_PART)(function), function)
+
+
+def _cached(dispatcher: Any, function: Any) -> Any:
+    with contextlib.suppress(RuntimeError, OSError):  # no folder for the cache: compiled anew in each process
+        dispatcher._cache = _Cache(function)
+    return dispatcher
 
 
 def compiled_user(function: Callable[..., Any]) -> Any:
@@ -74,7 +78,7 @@ def rebound(kernel: Any, **names: Any) -> Any:
     twin = types.FunctionType(
         source.__code__, {**source.__globals__, **names}, source.__name__, source.__defaults__, source.__closure__
     )
-    entries = {} if isinstance(kernel._cache, caching.FunctionCache) else _PART
+    entries = {} if source.__name__ in _ENTRIES else _PART
     return numba.njit(**_OPTIONS, **entries)(twin)
 
 
