@@ -69,17 +69,18 @@ def compiled_user(function: Callable[..., Any]) -> Any:
     return numba.njit(**_OPTIONS)(getattr(function, "py_func", function))
 
 
-def rebound(kernel: Any, **names: Any) -> Any:
+def rebound(kernel: Any, kept_as: str | None = None, **names: Any) -> Any:
     """The same kernel with other functions behind its global names, so that they are inlined into it.
 
-    Not cached on disk: Numba cannot tell there whether a user's function has changed.
+    With `kept_as`, an ending for its name, it is kept on disk; not where a user's function may be inside, because
+    Numba cannot tell there whether that has changed.
     """
     source = kernel.py_func
-    twin = types.FunctionType(
-        source.__code__, {**source.__globals__, **names}, source.__name__, source.__defaults__, source.__closure__
-    )
-    entries = {} if source.__name__ in _ENTRIES else _PART
-    return numba.njit(**_OPTIONS, **entries)(twin)
+    scope = {**source.__globals__, **names}
+    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
+    twin.__qualname__ = source.__name__ + (kept_as or "")  # names the file that it is kept in
+    dispatcher = numba.njit(**_OPTIONS, **({} if source.__name__ in _ENTRIES else _PART))(twin)
+    return dispatcher if kept_as is None else _cached(dispatcher, twin)
 
 
 def short_reason(error: BaseException) -> str:

@@ -15,6 +15,7 @@ _MODULES = (block, gradient, rules, loop)
 def twin(width: int, names: dict[str, Any]) -> Any:
     """The kernels with functions replaced by name: those that call one, if only through others, are made anew."""
     found = dict(names) if width == WIDTH else {"WIDTH": width, "load": load_one, **names}
+    kept_as = "_one" if not names else None
     own = {
         name: kernel
         for module in _MODULES
@@ -22,7 +23,7 @@ def twin(width: int, names: dict[str, Any]) -> Any:
         if hasattr(kernel, "py_func") and kernel.py_func.__module__ == module.__name__ and name not in names
     }
     while changed := [n for n, k in own.items() if n not in found and found.keys() & {*k.py_func.__code__.co_names}]:
-        found.update((name, rebound(own[name])) for name in changed)
+        found.update((name, rebound(own[name], kept_as)) for name in changed)
     for kernel in found.values():
         if hasattr(kernel, "py_func"):
             kernel.py_func.__globals__.update(found)
