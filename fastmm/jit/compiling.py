@@ -21,6 +21,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 # What only compiled code calls needs no entries for Python and C.
 _PART: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_ENTRIES = ("run_stretch",)
 
 
 @functools.cache
@@ -49,15 +50,18 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
 def compiled(function: F) -> F:
     """Compiles a kernel that Python calls, on first use; kept on disk unless no cache folder can be written."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
-    with contextlib.suppress(RuntimeError, OSError):  # no folder for the cache: compiled anew in each process
-        dispatcher._cache = _Cache(function)
-    return dispatcher  # type: ignore[no-any-return]
+    return _cached(numba.njit(**_OPTIONS)(function), function)
 
 
 def part(function: F) -> F:
-    """Compiles a function that only kernels call: it is kept as a piece of them."""
-    return numba.njit(**_OPTIONS, **_PART)(function)  # type: ignore[no-any-return]
+    """Compiles a function that only kernels call; kept on disk for the kernels made around users' functions."""
+    return _cached(numba.njit(**_OPTIONS, **_PART)(function), function)
+
+
+def _cached(dispatcher: Any, function: Any) -> Any:
+    with contextlib.suppress(RuntimeError, OSError):  # no folder for the cache: compiled anew in each process
+        dispatcher._cache = _Cache(function)
+    return dispatcher
 
 
 def compiled_user(function: Callable[..., Any]) -> Any:
@@ -65,17 +69,18 @@ def compiled_user(function: Callable[..., Any]) -> Any:
     return numba.njit(**_OPTIONS)(getattr(function, "py_func", function))
 
 
-def rebound(kernel: Any, **names: Any) -> Any:
+def rebound(kernel: Any, kept_as: str | None = None, **names: Any) -> Any:
     """The same kernel with other functions behind its global names, so that they are inlined into it.
 
-    Not cached on disk: Numba cannot tell there whether a user's function has changed.
+    With `kept_as`, an ending for its name, it is kept on disk; not where a user's function may be inside, because
+    Numba cannot tell there whether that has changed.
     """
     source = kernel.py_func
-    twin = types.FunctionType(
-        source.__code__, {**source.__globals__, **names}, source.__name__, source.__defaults__, source.__closure__
-    )
-    entries = {} if isinstance(kernel._cache, caching.FunctionCache) else _PART
-    return numba.njit(**_OPTIONS, **entries)(twin)
+    scope = {**source.__globals__, **names}
+    twin = types.FunctionType(source.__code__, scope, source.__name__, source.__defaults__, source.__closure__)
+    twin.__qualname__ = source.__name__ + (kept_as or "")  # names the file that it is kept in
+    dispatcher = numba.njit(**_OPTIONS, **({} if source.__name__ in _ENTRIES else _PART))(twin)
+    return dispatcher if kept_as is None else _cached(dispatcher, twin)
 
 
 def short_reason(error: BaseException) -> str:

@@ -132,8 +132,9 @@ def apply_custom(rule: int, x: Doubles, g: Doubles, shift: float, n: int, lr: fl
         return ZERO
     if not norm < np.inf:
         return OVERFLOW
+    inverse = 1.0 / norm
     for j in range(x.shape[0]):
-        g[j] /= norm
+        g[j] *= inverse
     update(x, g, shift + power + math.log(norm / n), lr, step, state)
     for j in range(x.shape[0]):
         if not abs(x[j]) < np.inf:

@@ -13,14 +13,18 @@ _MODULES = (block, gradient, rules, loop)
 
 
 def twin(width: int, names: dict[str, Any]) -> Any:
-    """All kernels, each bound to the twins of those that it calls; `names` replaces functions of theirs."""
-    found = {} if width == WIDTH else {"WIDTH": width, "load": load_one}
-    for module in _MODULES:  # in the order in which they call each other, but for functions within one module
-        for name, kernel in list(vars(module).items()):
-            if hasattr(kernel, "py_func") and kernel.py_func.__module__ == module.__name__:
-                found[name] = rebound(kernel)
-    found.update(names)
+    """The kernels with functions replaced by name: those that call one, if only through others, are made anew."""
+    found = dict(names) if width == WIDTH else {"WIDTH": width, "load": load_one, **names}
+    kept_as = "_one" if not names else None
+    own = {
+        name: kernel
+        for module in _MODULES
+        for name, kernel in vars(module).items()
+        if hasattr(kernel, "py_func") and kernel.py_func.__module__ == module.__name__ and name not in names
+    }
+    while changed := [n for n, k in own.items() if n not in found and found.keys() & {*k.py_func.__code__.co_names}]:
+        found.update((name, rebound(own[name], kept_as)) for name in changed)
     for kernel in found.values():
         if hasattr(kernel, "py_func"):
             kernel.py_func.__globals__.update(found)
-    return types.SimpleNamespace(**found)
+    return types.SimpleNamespace(**{**own, **found})
