@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from fastmm import reference as reference
     from fastmm import theory as theory
     from fastmm.descent import Trajectory, descend
-    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm, weight_svm
+    from fastmm.margin import (
+        Certificate,
+        MaxMargin,
+        SetMargin,
+        att_svm,
+        att_svm_sets,
+        certify,
+        label_svm,
+        margin_vjp,
+        min_norm,
+        weight_svm,
+    )
     from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
@@ -27,13 +38,16 @@ __version__: str = _core.build_info()["version"]
 _LAZY = {
     "Certificate": "fastmm.margin",
     "MaxMargin": "fastmm.margin",
+    "SetMargin": "fastmm.margin",
     "Trajectory": "fastmm.descent",
     "att_svm": "fastmm.margin",
+    "att_svm_sets": "fastmm.margin",
     "certify": "fastmm.margin",
     "correlation": "fastmm.theory.correlation",
     "descend": "fastmm.descent",
     "label_svm": "fastmm.margin",
     "losses": "fastmm",
+    "margin_vjp": "fastmm.margin",
     "min_norm": "fastmm.margin",
     "paper": "fastmm",
     "plot": "fastmm",
@@ -49,10 +63,12 @@ __all__ = [
     "MaxMargin",
     "NotSolvedError",
     "Problem",
+    "SetMargin",
     "Status",
     "Trajectory",
     "__version__",
     "att_svm",
+    "att_svm_sets",
     "attention",
     "certify",
     "correlation",
@@ -62,6 +78,7 @@ __all__ = [
     "log_softmax",
     "loss_and_grad",
     "losses",
+    "margin_vjp",
     "min_norm",
     "paper",
     "plot",

@@ -71,6 +71,7 @@ class LabelProgram(Program):
     """Validated vectors and labels."""
 
     name = "label_svm"
+    row_name = "inputs"
 
     def __init__(self, R: Any, Y: Any) -> None:
         vectors = arrays.floats("R", R, np.float64, ("n", "d"))

@@ -33,6 +33,7 @@ class Program(ABC):
 
     name: str
     solver = "active-set"  # of native()
+    row_name = "rows"
     batch: tuple[int, ...]
     row_shape: tuple[int, ...]
     d: int
@@ -54,6 +55,10 @@ class Program(ABC):
     @abstractmethod
     def rows(self, index: int) -> Rows:
         """The rows of one program of the flattened batch."""
+
+    def describe(self, places: list[int]) -> str:
+        """Names rows, given by their places in the flattened row shape, in the terms of this kind of program."""
+        return f"{self.row_name} {', '.join(map(str, places))}"
 
 
 @dataclass(frozen=True)
