@@ -21,6 +21,11 @@ def solve(program: Program, options: Options, start_dual: FloatArray | None = No
         solver = "osqp"
     else:
         raw, solver = program.native(options.settings(program, start_dual)), program.solver
+    if program.norm != 2:
+        from fastmm.margin import power_norm
+
+        power_norm.refine(program, raw, options)
+        solver = "barrier"
     result = MaxMargin.from_raw(raw, program.batch, program.row_shape, program.point_shape, solver)
     result.remember(program)
     if options.throw:

@@ -34,6 +34,7 @@ class Program(ABC):
     name: str
     solver = "active-set"  # of native()
     row_name = "rows"
+    norm = 2.0  # p of the l_p norm that is minimised; native() knows 2 only
     batch: tuple[int, ...]
     row_shape: tuple[int, ...]
     d: int
