@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from fastmm.descent import stopping as stopping
     from fastmm.gradients import hessian_vector
     from fastmm.jit import custom_loss, custom_rule
-    from fastmm.margin import Certificate, MaxMargin, att_svm, certify, label_svm, min_norm, weight_svm
+    from fastmm.margin import (
+        Certificate,
+        MaxMargin,
+        SetMargin,
+        att_svm,
+        att_svm_sets,
+        certify,
+        label_svm,
+        margin_vjp,
+        min_norm,
+        weight_svm,
+    )
     from fastmm.plan import Plan
     from fastmm.theory.correlation import correlation
 
@@ -34,8 +45,10 @@ _LAZY = {
     "Certificate": "fastmm.margin",
     "MaxMargin": "fastmm.margin",
     "Plan": "fastmm.plan",
+    "SetMargin": "fastmm.margin",
     "Trajectory": "fastmm.descent",
     "att_svm": "fastmm.margin",
+    "att_svm_sets": "fastmm.margin",
     "certify": "fastmm.margin",
     "correlation": "fastmm.theory.correlation",
     "custom_loss": "fastmm.jit",
@@ -45,6 +58,7 @@ _LAZY = {
     "label_svm": "fastmm.margin",
     "jit": "fastmm",
     "losses": "fastmm",
+    "margin_vjp": "fastmm.margin",
     "min_norm": "fastmm.margin",
     "paper": "fastmm",
     "plot": "fastmm",
@@ -63,10 +77,12 @@ __all__ = [
     "NotSolvedError",
     "Plan",
     "Problem",
+    "SetMargin",
     "Status",
     "Trajectory",
     "__version__",
     "att_svm",
+    "att_svm_sets",
     "attention",
     "certify",
     "correlation",
@@ -80,6 +96,7 @@ __all__ = [
     "log_softmax",
     "loss_and_grad",
     "losses",
+    "margin_vjp",
     "min_norm",
     "paper",
     "plot",

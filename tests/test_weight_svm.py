@@ -215,7 +215,7 @@ def test_limits_show_in_the_status(norm, limit):
     ("change", "error", "message"),
     [
         ({"norm": "l1"}, ValueError, "norm: got 'l1'; allowed: "),
-        ({"norm": 2}, ValueError, "norm: got 2; allowed: "),
+        ({"norm": 1}, ValueError, "norm: got 1; allowed: "),
         ({"norm": "nuc", "solver": "osqp"}, ValueError, "solver: got 'osqp'; allowed: 'auto', 'interior-point'"),
         (
             {"solver": "interior-point"},

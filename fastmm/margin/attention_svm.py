@@ -9,6 +9,7 @@ import numpy as np
 from fastmm import _core, arrays
 from fastmm.arrays import BoolArray
 from fastmm.margin.active_set import solve
+from fastmm.margin.power_norm import as_power
 from fastmm.margin.program import Options, Rows
 from fastmm.margin.result import MaxMargin
 from fastmm.margin.tokens import TokenProgram
@@ -20,6 +21,7 @@ def att_svm(
     relaxed: Any = None,
     lengths: Any = None,
     *,
+    norm: float = 2,
     solver: str = "auto",
     start: Any = None,
     max_iter: int | None = None,
@@ -39,6 +41,11 @@ def att_svm(
         Inputs whose rows only ask for ``>= 0``.
     lengths : array_like of int, shape (..., n), optional
         Lengths of sequences shorter than T; what stands behind them is never read.
+    norm : float
+        p of the entrywise l_p norm to minimise, ``1 < p < inf``. Other than 2, an answer of least Euclidean norm is
+        found first (which decides feasibility), then a barrier path in NumPy and Newton's method on the active rows
+        follow; the multipliers are those of ``||w||_p^p / p``: ``sign(w)|w|^{p-1} = A'λ``, and the margin is
+        ``1 / ||w||_p``.
     solver : {"auto", "active-set", "osqp"}
         "auto" is the compiled active set. "osqp" runs OSQP and finishes its answer by the active set.
     start : MaxMargin, or array_like, shape (..., d) or (..., n, T), optional
@@ -90,7 +97,9 @@ def att_svm(
            [False,  True]])
     """
     options = Options(solver, start, max_iter, time_limit, threads, throw)
-    return solve(AttProgram(K, selected, relaxed, lengths), options)
+    program = AttProgram(K, selected, relaxed, lengths)
+    program.norm = as_power(norm)
+    return solve(program, options)
 
 
 class AttProgram(TokenProgram):

@@ -8,6 +8,7 @@ import numpy as np
 
 from fastmm import _core, arrays
 from fastmm.margin.active_set import solve
+from fastmm.margin.power_norm import as_power
 from fastmm.margin.program import Options, Program, Rows
 from fastmm.margin.result import MaxMargin
 
@@ -16,6 +17,7 @@ def label_svm(
     R: Any,
     Y: Any,
     *,
+    norm: float = 2,
     solver: str = "auto",
     start: Any = None,
     max_iter: int | None = None,
@@ -31,7 +33,7 @@ def label_svm(
         One vector an input, such as the selected tokens. All arithmetic is float64.
     Y : array_like, shape (..., n)
         Labels, usually -1 and +1; any nonzero reals. A single class is a legitimate program.
-    solver, start, max_iter, time_limit, threads, throw
+    norm, solver, start, max_iter, time_limit, threads, throw
         As in `att_svm`; multipliers to start from have the shape (..., n).
 
     Returns
@@ -64,13 +66,16 @@ def label_svm(
     array([1. , 0.5])
     """
     options = Options(solver, start, max_iter, time_limit, threads, throw)
-    return solve(LabelProgram(R, Y), options)
+    program = LabelProgram(R, Y)
+    program.norm = as_power(norm)
+    return solve(program, options)
 
 
 class LabelProgram(Program):
     """Validated vectors and labels."""
 
     name = "label_svm"
+    row_name = "inputs"
 
     def __init__(self, R: Any, Y: Any) -> None:
         vectors = arrays.floats("R", R, np.float64, ("n", "d"))

@@ -9,6 +9,7 @@ import numpy as np
 from fastmm import _core, arrays
 from fastmm.margin.active_set import solve
 from fastmm.margin.certificate import equality_rows, right_side
+from fastmm.margin.power_norm import as_power
 from fastmm.margin.program import Options, Program, Rows
 from fastmm.margin.result import MaxMargin
 
@@ -19,6 +20,7 @@ def min_norm(
     E: Any = None,
     e: Any = None,
     *,
+    norm: float = 2,
     solver: str = "auto",
     start: Any = None,
     max_iter: int | None = None,
@@ -37,7 +39,7 @@ def min_norm(
     E : array_like, shape (..., k, d), optional
         Rows of the equalities.
     e : array_like, shape (..., k), or a scalar, optional
-    solver, start, max_iter, time_limit, threads, throw
+    norm, solver, start, max_iter, time_limit, threads, throw
         As in `att_svm`; multipliers to start from have the shape (..., m).
 
     Returns
@@ -54,7 +56,8 @@ def min_norm(
     TypeError
         For complex and object arrays.
     ValueError
-        For shapes that do not fit, NaN or infinity, or one of E and e without the other.
+        For shapes that do not fit, NaN or infinity, one of E and e without the other, or equality rows with a norm
+        other than 2.
 
     Notes
     -----
@@ -78,7 +81,11 @@ def min_norm(
     'infeasible'
     """
     options = Options(solver, start, max_iter, time_limit, threads, throw)
-    return solve(RowProgram(A, b, E, e), options)
+    program = RowProgram(A, b, E, e)
+    program.norm = as_power(norm)
+    if program.norm != 2 and program.equalities:
+        raise ValueError(f"E: got equality rows with norm={norm!r}; allowed: with norm=2 only")
+    return solve(program, options)
 
 
 class RowProgram(Program):
@@ -97,6 +104,7 @@ class RowProgram(Program):
         named = [("A", rows.shape[:-2]), ("b", right.shape[:-1]), ("E", equal.shape[:-2]), ("e", goal.shape[:-1])]
         self.batch = arrays.broadcast_batch(named)
         self.row_shape, self.d = (m,), d
+        self.equalities = k
         self._rows, self._block = arrays.blocks(rows, 2, self.batch)
         self._equal, self._equal_block = arrays.blocks(equal, 2, self.batch)
         self._right = np.ascontiguousarray(np.broadcast_to(right, (*self.batch, m))).reshape(self.count, m)

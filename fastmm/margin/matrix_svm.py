@@ -9,6 +9,7 @@ import numpy as np
 from fastmm import _core, arrays
 from fastmm.margin import nuclear
 from fastmm.margin.active_set import solve
+from fastmm.margin.power_norm import as_power
 from fastmm.margin.program import SOLVERS, Options, Rows
 from fastmm.margin.result import MaxMargin
 from fastmm.margin.tokens import TokenProgram
@@ -20,7 +21,7 @@ def weight_svm(
     X: Any,
     Z: Any,
     selected: Any,
-    norm: str = "fro",
+    norm: str | float = "fro",
     lengths: Any = None,
     *,
     solver: str = "auto",
@@ -42,9 +43,9 @@ def weight_svm(
         The query of each input, or one that all inputs share.
     selected : array_like of int, shape (..., n)
         The selected token of each input, counted from 0.
-    norm : {"fro", "nuc"}
+    norm : {"fro", "nuc"} or float
         The Frobenius norm, whose solution is unique, or the nuclear norm (the sum of singular values), for which any
-        one of several solutions may come back.
+        one of several solutions may come back; or p of the entrywise l_p norm as in `att_svm`.
     lengths : array_like of int, shape (..., n), optional
         Lengths of sequences shorter than T; what stands behind them is never read.
     solver : {"auto", "active-set", "osqp"} for "fro", {"auto", "interior-point"} for "nuc"
@@ -94,10 +95,14 @@ def weight_svm(
     >>> round(1 / answer.margin**2, 9)
     2.0
     """
-    if not isinstance(norm, str) or norm not in _SOLVERS:
-        raise ValueError(f"norm: got {norm!r}; allowed: 'fro', 'nuc'")
-    options = Options(solver, start, max_iter, time_limit, threads, throw, _SOLVERS[norm])
-    return solve(WeightProgram(X, Z, selected, lengths, norm == "nuc"), options)
+    if isinstance(norm, str) and norm not in _SOLVERS:
+        raise ValueError(f"norm: got {norm!r}; allowed: 'fro', 'nuc', or p of an l_p norm")
+    own = _SOLVERS[norm] if isinstance(norm, str) else SOLVERS
+    options = Options(solver, start, max_iter, time_limit, threads, throw, own)
+    program = WeightProgram(X, Z, selected, lengths, norm == "nuc")
+    if not isinstance(norm, str):
+        program.norm = as_power(norm)
+    return solve(program, options)
 
 
 class WeightProgram(TokenProgram):

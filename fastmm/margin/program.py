@@ -33,6 +33,8 @@ class Program(ABC):
 
     name: str
     solver = "active-set"  # of native()
+    row_name = "rows"
+    norm = 2.0  # p of the l_p norm that is minimised; native() knows 2 only
     batch: tuple[int, ...]
     row_shape: tuple[int, ...]
     d: int
@@ -54,6 +56,10 @@ class Program(ABC):
     @abstractmethod
     def rows(self, index: int) -> Rows:
         """The rows of one program of the flattened batch."""
+
+    def describe(self, places: list[int]) -> str:
+        """Names rows, given by their places in the flattened row shape, in the terms of this kind of program."""
+        return f"{self.row_name} {', '.join(map(str, places))}"
 
 
 @dataclass(frozen=True)

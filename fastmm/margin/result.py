@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastmm.arrays import FloatArray
 from fastmm.errors import InfeasibleError, NotSolvedError, Status
 from fastmm.margin.certificate import Certificate
+
+if TYPE_CHECKING:
+    from fastmm.margin.program import Program
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -139,6 +142,64 @@ class MaxMargin:
             f"batch {self.status.shape}: {parts or 'empty'}; {int(np.sum(self.iterations))} iterations of {self.solver}"
         )
 
+    def remember(self, program: Program) -> None:
+        """Keeps the program of an answer that has infeasible parts, for `conflict` and messages."""
+        if np.any(np.asarray(self.status) == Status.infeasible):
+            object.__setattr__(self, "_program", program)
+
+    def conflict(self, index: Any = ()) -> list[tuple[int, ...]]:
+        """The rows of an infeasible program that cannot hold together, none of which can be spared.
+
+        Parameters
+        ----------
+        index : int or tuple of int
+            The element of a batch; not needed for a single program.
+
+        Returns
+        -------
+        list of tuple
+            The place of each row among those of `dual`: (input, token) for `att_svm` and `weight_svm`, (input,) for
+            `label_svm`, (row,) for `min_norm`; empty for a conflict among equality rows alone. There can be other such
+            sets; it is not always one of fewest rows.
+
+        Raises
+        ------
+        ValueError
+            When the program is not infeasible.
+
+        Notes
+        -----
+        Each row of the Farkas vector's support is left out in turn and stays out if the rest is still infeasible: one
+        small program a row. Equality rows are always kept.
+
+        Examples
+        --------
+        >>> import fastmm as mm
+        >>> mm.min_norm([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], 1.0, throw=False).conflict()
+        [(0,), (2,)]
+        """
+        from fastmm.margin.conflict import irreducible
+
+        status = np.asarray(self.status)
+        place = index if isinstance(index, tuple) else (index,)
+        if len(place) != status.ndim:
+            raise ValueError(f"index: got {index!r}; allowed: one element of the batch {status.shape}")
+        if status[place] != Status.infeasible:
+            raise ValueError(f"conflict: the program has the status {Status(int(status[place])).name}, not infeasible")
+        program: Program = self._program  # type: ignore[attr-defined]
+        flat = int(np.ravel_multi_index(place, status.shape)) if place else 0
+        rows = irreducible(program.rows(flat), self.farkas[place].ravel())
+        return [tuple(int(k) for k in np.unravel_index(row, program.row_shape)) for row in rows]
+
+    def _conflict_text(self, place: tuple[int, ...]) -> str:
+        """Names the rows of the Farkas vector."""
+        program: Program | None = getattr(self, "_program", None)
+        rows = np.flatnonzero(self.farkas[place].ravel()).tolist()
+        if program is None or not rows:
+            return ""
+        more = ", ..." if len(rows) > 12 else ""
+        return f" In conflict: {program.describe(rows[:12])}{more}."
+
     def check(self, program: str, interrupted: bool) -> None:
         """Raises InfeasibleError or NotSolvedError unless every program has a certified answer."""
         self._raise(program, np.asarray(self.status) != Status.optimal, interrupted)
@@ -156,14 +217,17 @@ class MaxMargin:
         error = InfeasibleError if codes == [Status.infeasible] else NotSolvedError
         advice = " ".join(f"{Status(code).name}: {Status(code).advice}" for code in codes)
         stopped = " The batch was interrupted; programs not begun count as max_iter." if interrupted else ""
+        conflict = ""
+        for first in np.argwhere(failed & (status == Status.infeasible))[:1]:
+            conflict = self._conflict_text(tuple(first.tolist()))
         if status.ndim == 0:
-            raise error(f"{program}: no certified answer.{stopped} {advice}", self)
+            raise error(f"{program}: no certified answer.{stopped} {advice}{conflict}", self)
         places = np.argwhere(failed)
         shown = ", ".join(str(tuple(place.tolist()) if status.ndim > 1 else place[0].item()) for place in places[:5])
         more = ", ..." if len(places) > 5 else ""
         raise error(
             f"{program}: {len(places)} of {status.size} programs have no certified answer (elements {shown}{more})."
-            f"{stopped} {advice} Pass throw=False to get all answers with a status each.",
+            f"{stopped} {advice}{conflict} Pass throw=False to get all answers with a status each.",
             self,
         )
 

@@ -54,6 +54,14 @@ class TokenProgram(Program):
         real: BoolArray = tokens != self._selected[part][..., None]
         return real if self._lengths is None else real & (tokens < self._lengths[part][..., None])
 
+    def describe(self, places: list[int]) -> str:
+        """Inputs, and the tokens of each that stand against its selected one."""
+        tokens: dict[int, list[str]] = {}
+        for place in places:
+            tokens.setdefault(place // self.T, []).append(str(place % self.T))
+        parts = [f"token{'s'[: len(own) > 1]} {' and '.join(own)} of input {i}" for i, own in tokens.items()]
+        return f"inputs {', '.join(map(str, tokens))}: {', '.join(parts)}"
+
     def differences(self, part: Any) -> FloatArray:
         """Selected token minus each token, (programs, n, T, d) in float64; 0 where there is no row."""
         tokens = self._tokens[self._block[part]].astype(np.float64, copy=False)
