@@ -122,8 +122,8 @@ _Indices = npt.NDArray[np.int64]
 class MarginSettings:
     def __init__(
         self,
-        start_dual: _Doubles | None = None,
-        start_point: _Doubles | None = None,
+        start_dual: _Float | None = None,
+        start_point: _Float | None = None,
         max_iter: int = -1,
         seconds: float = ...,
         threads: int = 1,
@@ -140,20 +140,20 @@ def att_svm(
 def weight_svm(
     X: npt.NDArray[np.floating[Any]],
     block: _Indices,
-    Z: _Doubles,
+    Z: _Float,
     Z_block: _Indices,
     selected: _Indices,
     lengths: _Indices | None,
     nuclear: bool,
     settings: MarginSettings,
 ) -> dict[str, Any]: ...
-def label_svm(R: _Doubles, block: _Indices, Y: _Doubles, settings: MarginSettings) -> dict[str, Any]: ...
+def label_svm(R: _Float, block: _Indices, Y: _Float, settings: MarginSettings) -> dict[str, Any]: ...
 def min_norm(
-    A: _Doubles,
+    A: _Float,
     block: _Indices,
-    b: _Doubles,
-    E: _Doubles,
+    b: _Float,
+    E: _Float,
     E_block: _Indices,
-    e: _Doubles,
+    e: _Float,
     settings: MarginSettings,
 ) -> dict[str, Any]: ...
