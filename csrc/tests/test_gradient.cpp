@@ -200,14 +200,14 @@ template <class R> void scores_in_the_pass() {
         batch.tokens.scores = {scores.data(), data.own.data(), shape.n * shape.T};
         GradientOfOne<R> gradient(batch);
         for (std::int64_t b = 0; b < shape.batch; ++b) {
-            std::vector<double> unit(v.size()), first;
+            std::vector<double> unit(v.size());
             Factored of_p{0.0, unit.data(), nullptr};
             Point point;
             point.p = p.data();
             Wanted wanted;
             wanted.p = &of_p;
             const double given = gradient(b, point, wanted, 1, nullptr);
-            first = unit;
+            const std::vector<double> first = unit;
             point.v = wide.data();
             CHECK(gradient(b, point, wanted, 1, nullptr) == given);
             CHECK(unit == first);
