@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 _Float = npt.NDArray[np.floating[Any]]
 _Index = npt.NDArray[np.int64]
-_Doubles = npt.NDArray[np.float64]
+_Doubles = npt.NDArray[np.floating[Any]]  # float64, C order
 
 def build_info() -> dict[str, Any]: ...
 def first_nonfinite(x: _Float, T: int, d: int, lengths: _Index | None = None) -> int: ...

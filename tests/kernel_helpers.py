@@ -33,6 +33,13 @@ def problem_of(seed, n, T, d, d_k=None, batch=(), dtype=np.float64, ragged=False
     return mm.Problem(X, Y, v, K=K, lengths=lengths)
 
 
+def with_queries(seed, n, T, d, d_q=3, *, shared=False, ragged=False, dtype=np.float64):
+    """A random problem with queries."""
+    problem = problem_of(seed, n, T, d, ragged=ragged, dtype=dtype)
+    Z = rng(seed, 77).normal(size=(1 if shared else n, d_q)).astype(dtype)
+    return mm.Problem(problem.X, problem.Y, problem.v, Z=Z, lengths=problem.lengths)
+
+
 def inputs_of(problem, own=()):
     """Tokens, keys and scores of each input of one element of a batch, padding cut off, as lists of float64 arrays."""
     batch = problem.batch_shape

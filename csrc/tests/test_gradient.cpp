@@ -2,6 +2,7 @@
 #include "check.hpp"
 #include "model.hpp"
 
+#include "fastmm/attention.hpp"
 #include "fastmm/gradient.hpp"
 #include "fastmm/losses.hpp"
 #include "fastmm/query_gradient.hpp"
@@ -172,13 +173,46 @@ template <class R> void queries_and_heads() {
                         sum_v[j] += average[j];
                     }
                 }
-                CHECK(close(risk, static_cast<double>(mean), sizeof(R) == 8 ? 1e-13 : 1e-6, 1e-14));
+                CHECK(close(risk, static_cast<double>(mean), sizeof(R) == 8 ? 1e-13 : 1e-6,
+                            sizeof(R) == 8 ? 1e-14 : 1e-7));
                 CHECK(close(saturation, least, 1e-13));
                 for (std::size_t j = 0; j < d; ++j)
                     CHECK(close(first[j], static_cast<double>(sum_v[j]), 0,
                                 (sizeof(R) == 8 ? 1e-13 : 1e-6) * static_cast<double>(norm_of(sum_v)) + 1e-17));
             }
         }
+}
+
+// Scores made in the pass are those of token_scores to the bit, rounded to R as well.
+template <class R> void scores_in_the_pass() {
+    for (const auto& shape : shapes) {
+        const Data<R> data(5, shape.batch, shape.n, shape.T, shape.d, shape.ragged);
+        std::vector<R> v, scores(data.scores.size());
+        for (std::int64_t j = 0; j < shape.d; ++j) v.push_back(static_cast<R>(0.1 * static_cast<double>(j % 6) - 0.2));
+        const std::vector<double> wide(v.begin(), v.end()), p(v.size(), 0.3);
+        GradientBatch<R> batch{};
+        batch.tokens = data.tokens();
+        batch.values = batch.tokens.keys;
+        batch.labels = {data.labels.data(), data.own.data(), shape.n};
+        batch.d_v = shape.d;
+        CHECK(!token_scores(batch.tokens, batch.labels, Blocks<R>{v.data(), data.shared.data(), shape.d}, scores.data(),
+                            1, nullptr));
+        batch.tokens.scores = {scores.data(), data.own.data(), shape.n * shape.T};
+        GradientOfOne<R> gradient(batch);
+        for (std::int64_t b = 0; b < shape.batch; ++b) {
+            std::vector<double> unit(v.size());
+            Factored of_p{0.0, unit.data(), nullptr};
+            Point point;
+            point.p = p.data();
+            Wanted wanted;
+            wanted.p = &of_p;
+            const double given = gradient(b, point, wanted, 1, nullptr);
+            const std::vector<double> first = unit;
+            point.v = wide.data();
+            CHECK(gradient(b, point, wanted, 1, nullptr) == given);
+            CHECK(unit == first);
+        }
+    }
 }
 
 void outer_means() {
@@ -225,6 +259,8 @@ int main() {
     gradient_ends();
     queries_and_heads<double>();
     queries_and_heads<float>();
+    scores_in_the_pass<double>();
+    scores_in_the_pass<float>();
     outer_means();
     excess_losses();
     return test::report();

@@ -99,8 +99,14 @@ template <class R> inline Doubles rounded(Doubles x) {
     return (Doubles)_mm512_maskz_cvtps_pd(0xff, narrow);
 #elif defined(__AVX2__)
     return (Doubles)_mm256_cvtps_pd(_mm256_cvtpd_ps((__m256d)x));
+#elif defined(__SSE2__)
+    return (Doubles)_mm_cvtps_pd(_mm_cvtpd_ps((__m128d)x));
 #else
-    for (int lane = 0; lane < row_width; ++lane) x[lane] = static_cast<double>(static_cast<float>(x[lane]));
+    for (int lane = 0; lane < row_width; ++lane) {
+        float narrow = static_cast<float>(x[lane]);
+        asm("" : "+m"(narrow)); // gcc 12 leaves out a conversion of vectors and its way back, rounding included
+        x[lane] = static_cast<double>(narrow);
+    }
     return x;
 #endif
 }
