@@ -127,8 +127,8 @@ for dtype in ("f8", "f4"):
             out |= {key + "loss": grad.loss, key + "p": grad.grad["p"], key + "v": grad.grad["v"]}
             out[key + "direction"], out[key + "log norm"] = mm.descent_direction(problem, 300 * p, loss)
             queries = mm.Problem(X, problem.Y, v, Z=r.normal(size=(n, 3)).astype(dtype))
-            factors = r.normal(size=(3, 2)), r.normal(size=(d, 2))
-            inner = mm.loss_and_grad(queries, v=p, W=factors, loss=loss, wrt=("v", "Q", "K"))
+            inner_factors = r.normal(size=(3, 2)), r.normal(size=(d, 2))
+            inner = mm.loss_and_grad(queries, v=p, W=inner_factors, loss=loss, wrt=("v", "Q", "K"))
             out |= {key + "head": inner.grad["v"], key + "Q": inner.grad["Q"], key + "K": inner.grad["K"]}
             out[key + "curved"] = mm.hessian_vector(problem, p, v, loss)
             for rule, lr in (("normalized", 0.02), ("gradient", 0.2)):
