@@ -16,10 +16,10 @@ from fastmm.config import resolve_threads
 from fastmm.jit import gradient, loop, rules, scalar
 from fastmm.jit.block import block_of, data_of
 from fastmm.jit.compiling import rebound
-from fastmm.jit.custom_loss import CustomLoss
-from fastmm.jit.custom_rule import CustomRule
 from fastmm.jit.lanes import WIDTH
 from fastmm.jit.twins import twin
+from fastmm.jit.user_loss import CustomLoss
+from fastmm.jit.user_rule import CustomRule
 from fastmm.losses import Loss, get
 from fastmm.problem import Problem
 
@@ -146,7 +146,12 @@ def run(
         reason=np.full(count, loop.INTERRUPTED, dtype=np.int64),
     )
     job = np.zeros(loop.JOB_ENTRIES, dtype=np.int64)
-    job[loop.COUNT], job[loop.MOST_STEPS], job[loop.RATES_EACH], job[loop.RECORDS] = count, steps, rates.shape[1], rows.size
+    job[loop.COUNT], job[loop.MOST_STEPS], job[loop.RATES_EACH], job[loop.RECORDS] = (
+        count,
+        steps,
+        rates.shape[1],
+        rows.size,
+    )
     job[loop.RULE] = rules.CUSTOM if isinstance(rule, CustomRule) else _RULES[rule]
     job[loop.LOSS] = 0 if isinstance(kind, CustomLoss) else kind.code
     job[loop.TRAIN_P], job[loop.TRAIN_V] = train_p, train_v

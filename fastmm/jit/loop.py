@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from fastmm.jit.block import FROM_KEYS, G_P, P, RATES, SHIFTS, D, Doubles, E, N, T, load_instance
+from fastmm.jit.block import FROM_KEYS, G_P, RATES, SHIFTS, D, Doubles, E, N, P, T, load_instance
 from fastmm.jit.compiling import compiled, part, unowned
 from fastmm.jit.gradient import add_input, clear, overflown, set_scores
 from fastmm.jit.lanes import WIDTH, integer, number, store
@@ -34,7 +32,9 @@ CURSOR_ENTRIES = 7
 
 
 @compiled
-def run_stretch(table: int, job: int, cursor: int, points: Doubles, states: Doubles, active: Doubles, budget: int) -> bool:
+def run_stretch(
+    table: int, job: int, cursor: int, points: Doubles, states: Doubles, active: Doubles, budget: int
+) -> bool:
     """Runs blocks from the cursor on; True when all is done, False when the budget is spent.
 
     The budget counts multiplications, about; what is done does not depend on it. `points` (4, width), `states`
@@ -88,7 +88,7 @@ def run_stretch(table: int, job: int, cursor: int, points: Doubles, states: Doub
 @part
 def _instance(cursor: int, lane: int) -> int:
     """The instance of a lane; lanes to spare repeat the first."""
-    b = integer(cursor, AT) + lane
+    b: int = integer(cursor, AT) + lane
     return b if b < integer(cursor, LAST) else integer(cursor, AT)
 
 

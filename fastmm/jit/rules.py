@@ -6,9 +6,20 @@ import math
 
 import numpy as np
 
-from fastmm.jit.block import D, Doubles, E, G_P, P, RATES, SHIFTS, TRIAL
+from fastmm.jit.block import G_P, RATES, SHIFTS, TRIAL, D, Doubles, E, P
 from fastmm.jit.compiling import part
-from fastmm.jit.lanes import any_greater, any_not_less, add_mul, integer, like, load, root, size_of, store, where_greater
+from fastmm.jit.lanes import (
+    add_mul,
+    any_greater,
+    any_not_less,
+    integer,
+    like,
+    load,
+    root,
+    size_of,
+    store,
+    where_greater,
+)
 from fastmm.jit.mathematics import exp_cut
 
 NORMALIZED, GRADIENT, CUSTOM = 0, 1, 2
@@ -110,7 +121,7 @@ def apply_rule(rule: int, x: Doubles, g: Doubles, shift: float, n: int, lr: floa
 
 
 def update(x: Doubles, direction: Doubles, log_norm: float, lr: float, step: int, state: Doubles) -> None:
-    """Where a user's rule is put; see `fastmm.jit.custom_rule`."""
+    """Where a user's rule is put; see `fastmm.custom_rule`."""
 
 
 @part
