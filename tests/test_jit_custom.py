@@ -60,7 +60,7 @@ def test_a_loss_has_the_functions_of_the_built_in_one(logistic):
 
 def test_custom_runs_are_the_built_in_ones(logistic):
     """A loss equal to logistic and a rule equal to the normalised one give the built-in path to 1e-12."""
-    problem = problem_of(1, 6, 8, 10, batch=(5,), scale=30.0)
+    problem = problem_of(1, 6, 8, 10, batch=(5,))
     start, own = np.zeros((5, 10)), {"steps": 60, "lr": 0.05, "batch": (5,)}
     plain = jit.run(problem, start, **own)["p"]
     both = jit.run(problem, start, loss=logistic, rule=mm.custom_rule(normalized), **own)["p"]
@@ -70,7 +70,9 @@ def test_custom_runs_are_the_built_in_ones(logistic):
 def test_a_rule_with_memory():
     """Heavy ball in p and v, each with a memory of its own, is the recursion written in NumPy."""
     problem = problem_of(2, 3, 4, 5)
-    out = jit.run(problem, np.zeros((1, 5)), steps=20, lr=0.1, rule=mm.custom_rule(heavy_ball, 1), train="pv", batch=(1,))
+    out = jit.run(
+        problem, np.zeros((1, 5)), steps=20, lr=0.1, rule=mm.custom_rule(heavy_ball, 1), train="pv", batch=(1,)
+    )
     p, v, m_p, m_v = np.zeros(5), problem.v.copy(), np.zeros(5), np.zeros(5)
     for _ in range(20):
         grad = mm.loss_and_grad(problem, p, v, wrt=("p", "v")).grad

@@ -6,8 +6,8 @@ Python functions what is inlined into its loops. Heads other than the linear one
 
 from __future__ import annotations
 
+from fastmm.jit.descent import run
 from fastmm.jit.user_loss import CustomLoss, custom_loss
 from fastmm.jit.user_rule import CustomRule, custom_rule
-from fastmm.jit.descent import run
 
 __all__ = ["CustomLoss", "CustomRule", "custom_loss", "custom_rule", "run"]

@@ -1,4 +1,4 @@
-"""How fastmm compiles with Numba: no fast-math, cached on disk where a folder can be written, rebindable to user code."""
+"""How fastmm compiles with Numba: no fast-math, cached on disk where that works, rebindable to users' functions."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
+class _Cache(caching.FunctionCache):
     """Numba's cache on disk, except that it knows of all our files, and that a disk that fails only costs time."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
+        super().__init__(function)  # type: ignore[no-untyped-call]
         self._cache_file = caching.IndexDataCacheFile(
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=_sources()
         )
@@ -50,12 +50,14 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
 def compiled(function: F) -> F:
     """Compiles a kernel that Python calls, on first use; kept on disk unless no cache folder can be written."""
-    return _cached(numba.njit(**_OPTIONS)(function), function)
+    out: F = _cached(numba.njit(**_OPTIONS)(function), function)
+    return out
 
 
 def part(function: F) -> F:
     """Compiles a function that only kernels call; kept on disk for the kernels made around users' functions."""
-    return _cached(numba.njit(**_OPTIONS, **_PART)(function), function)
+    out: F = _cached(numba.njit(**_OPTIONS, **_PART)(function), function)
+    return out
 
 
 def _cached(dispatcher: Any, function: Any) -> Any:

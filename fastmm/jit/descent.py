@@ -16,10 +16,10 @@ from fastmm.config import resolve_threads
 from fastmm.jit import gradient, loop, rules, scalar
 from fastmm.jit.block import block_of, data_of
 from fastmm.jit.compiling import rebound
-from fastmm.jit.user_loss import CustomLoss
-from fastmm.jit.user_rule import CustomRule
 from fastmm.jit.lanes import WIDTH
 from fastmm.jit.twins import twin
+from fastmm.jit.user_loss import CustomLoss
+from fastmm.jit.user_rule import CustomRule
 from fastmm.losses import Loss, get
 from fastmm.problem import Problem
 

@@ -1,4 +1,4 @@
-"""The factored gradients in p and v of a block of instances, one input after the other; no cancellation, no underflow."""
+"""The factored gradients in p and v of a block of instances, input by input; no cancellation, no underflow."""
 
 from __future__ import annotations
 
@@ -90,8 +90,7 @@ def slopes_of_custom(table: int, loss: int, z: Any) -> tuple[Any, Any]:
 def add_input(table: int, i: int, loss: int, train_p: bool) -> None:
     """Adds what input i pulls to minus the gradients."""
     tokens, d, e = integer(table, T), integer(table, D), integer(table, E)
-    gaps, masks = integer(table, GAPS), integer(table, MASKS)
-    weights, first = integer(table, WEIGHTS), i * tokens
+    gaps, weights, first = integer(table, GAPS), integer(table, WEIGHTS), i * tokens
     top, highest = _logits(table, i)
     lead = like(top, _LEAD)
     if any_greater(highest, lead):

@@ -22,7 +22,7 @@ WIDTH = 8
 _DOUBLE, _WORD = ir.DoubleType(), ir.IntType(64)
 
 
-class _Lanes(types.Type):  # type: ignore[misc]
+class _Lanes(types.Type):
     def __init__(self) -> None:
         super().__init__(name=f"Lanes{WIDTH}")
 
@@ -30,10 +30,10 @@ class _Lanes(types.Type):  # type: ignore[misc]
 _LANES = _Lanes()
 
 
-@register_model(_Lanes)  # type: ignore[untyped-decorator]
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, ir.VectorType(_DOUBLE, WIDTH))
+        super().__init__(manager, kind, ir.VectorType(_DOUBLE, WIDTH))  # type: ignore[no-untyped-call]
 
 
 def _primitive(count: int, result: Any, build: Callable[..., Any]) -> Any:

