@@ -140,7 +140,8 @@ class _Search:
         dual = 1 / np.maximum(np.linalg.norm(self.A, axis=1), 1e-300) / len(self.b)
         value = np.sum(np.abs(self.A.T @ dual) ** self.q)
         bound = self.b @ dual
-        return dual * (bound / value) ** (1 / (self.q - 1)) if bound > 0 and value > 0 else dual
+        balance = (bound / value) ** (1 / (self.q - 1)) if bound > 0 and value > 0 else 1.0
+        return np.asarray(dual * balance)
 
     def _inside(self, start: FloatArray) -> FloatArray | None:
         """A point that satisfies all rows with room to spare: the least Euclidean one of rows moved inward."""
