@@ -84,8 +84,8 @@ def run(
         (R, count, d), NaN where an interrupted run did not get to, the last iterate repeated where a run ended
         before; ``steps_done`` (count,) int64; ``reason`` (count,) int8: 0 steps, 1 zero_gradient (of every trained
         group, exactly), 2 overflow (the next step, or the logits, leave the numbers), 3 interrupted. Floats are of
-        the problem's dtype. Groups that are not trained come back as they were given, without records of their own
-        (``recorded_v`` is (R, count, 0) unless v is trained, ``recorded_p`` (R, count, 0) unless p is).
+        the problem's dtype. Groups that are not trained come back as they were given; ``recorded_v`` is (R, count, 0)
+        unless v is trained.
 
     Raises
     ------
@@ -103,10 +103,11 @@ def run(
     interrupted). Numba's thread pool and settings are not touched. A worker needs about the memory of one instance's
     keys, and of its tokens when v is trained.
 
-    Compile times, once a machine where Numba's cache folder can be written (``NUMBA_CACHE_DIR``), else once a process:
-    10 to 20 s on a slow core for the built-in losses and rules, all in one; custom losses and rules as long for each
-    combination, once a process, because Numba cannot tell on disk whether a user's function has changed. From the
-    cache it takes about a second.
+    Compile times, measured on a slow and busy core: 55 s for the built-in losses and rules, all in one, and as much
+    again for problems of more than 8192 key entries, which run in single numbers instead of lanes; both once a
+    machine where Numba's cache folder can be written (``NUMBA_CACHE_DIR``; 0.2 s from there), else once a process.
+    Each combination of custom loss and rule adds 16 to 18 s once a process, because Numba cannot tell on disk whether
+    a user's function has changed; 50 to 70 s where nothing is cached.
 
     Examples
     --------
