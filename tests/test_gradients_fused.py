@@ -101,12 +101,13 @@ def test_factors_agree_with_the_reference(loss, shared, ragged):
         risk, grad_W, grad_Q, grad_K, grad_v = by_reference(problem, Q, K, loss, head)
         out = mm.loss_and_grad(problem, v=head, W=(Q, K), loss=loss, wrt=("K", "v", "Q"))
         whole = mm.loss_and_grad(problem, v=head, W=Q @ K.T, loss=loss, wrt=("W", "v"))
-        near(out.loss, risk, 1e-13)
-        near(out.grad["Q"], grad_Q, 1e-12)
-        near(out.grad["K"], grad_K, 1e-12)
-        near(out.grad["v"], grad_v, 1e-12)
-        near(whole.grad["W"], grad_W, 1e-12)
-        near(whole.grad["v"], grad_v, 1e-12)
+        near(out.loss, risk, 1e-12)
+        # the definition subtracts nearly equal numbers: how much it loses varies with the order in which BLAS adds
+        near(out.grad["Q"], grad_Q, 1e-10)
+        near(out.grad["K"], grad_K, 1e-10)
+        near(out.grad["v"], grad_v, 1e-11)
+        near(whole.grad["W"], grad_W, 1e-10)
+        near(whole.grad["v"], grad_v, 1e-11)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
