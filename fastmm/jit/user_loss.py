@@ -165,10 +165,10 @@ def custom_loss(
 
     Notes
     -----
-    Compiling and checking takes 1 to 3 s on a slow core, the loops with the loss inlined 18 s more at the first
-    run (see `fastmm.jit.run`), once a process for each combination of loss and rule: a user's functions are not kept on disk, because Numba
-    cannot tell there whether they changed. The functions must not keep state. A loss costs what its slope costs, once
-    an input and step; `value` takes no part in a run.
+    Compiling and checking takes 1 to 4 s on a slow core, the loops with the loss inlined 18 s more at the first run
+    (see `fastmm.jit.run`), once a process for each combination of loss and rule: a user's functions are not kept on
+    disk, because Numba cannot tell there whether they changed. The functions must not keep state. A loss costs what
+    its slope costs, once an input and step; `value` takes no part in a run.
 
     Examples
     --------
