@@ -130,13 +130,18 @@ def test_import_loads_nothing_optional(tmp_path):
 
 
 def test_import_costs_little_more_than_numpy(tmp_path):
-    """CPU time, and the least of several runs: what a busy machine adds is not the import's."""
-    code = "import time, numpy; start = time.process_time(); import fastmm; print(1e3 * (time.process_time() - start))"
-    least = float("inf")
+    """At most 30 ms over NumPy; where NumPy itself takes long, on a slow or busy machine, a seventh of that.
+
+    CPU time, and the least of several runs: what a busy machine adds is not the import's.
+    """
+    clock = "1e3 * time.process_time()"
+    code = f"import time; a = {clock}; import numpy; b = {clock}; import fastmm; print(b - a, {clock} - b)"
+    excess = []
     for _ in range(7):
         done = python(tmp_path, "-c", code)
         assert done.returncode == 0, done.stderr
-        least = min(least, float(done.stdout))
-        if least <= IMPORT_BUDGET_MS:
+        numpy, ours = map(float, done.stdout.split())
+        excess.append(ours - max(IMPORT_BUDGET_MS, numpy / 7))
+        if excess[-1] <= 0:
             break
-    assert least <= IMPORT_BUDGET_MS
+    assert min(excess) <= 0
