@@ -1,13 +1,14 @@
 // A test program in a few lines: CHECK counts failures and says where; report() is the program's exit status.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <string>
 
 namespace fastmm::test {
 
-inline int failures = 0, checks = 0;
+inline std::atomic<int> failures{0}, checks{0}; // workers check too
 
 inline bool check(bool ok, const char* what, const char* file, int line) {
     ++checks;
@@ -23,7 +24,7 @@ inline bool close(double got, double want, double rtol, double atol = 0.0) {
 }
 
 inline int report() {
-    std::printf("%d checks, %d failed\n", checks, failures);
+    std::printf("%d checks, %d failed\n", checks.load(), failures.load());
     return failures == 0 && checks > 0 ? 0 : 1;
 }
 
