@@ -19,7 +19,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 // Inputs of a chunk: decided by the shape alone, so that the order of summation never depends on threads.
 std::int64_t inputs_of_chunk(std::int64_t n, std::int64_t T, std::int64_t d) {
-    constexpr std::int64_t entries = 32768, most_chunks = 4096;
+    constexpr std::int64_t entries = 131072, most_chunks = 4096;
     return std::min(n, std::max(ceil_div(entries, T * d), ceil_div(n, most_chunks)));
 }
 

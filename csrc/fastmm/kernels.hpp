@@ -83,16 +83,25 @@ template <class R> struct GradientRows {
     double* workspace;   // rows_workspace(...) entries
 };
 
-// Inputs taken at a time: at most so many that they stay in the nearest cache, beside the next ones, until they are
+// Inputs whose losses are worked out together, one a lane.
+inline constexpr std::int64_t most_inputs = 8;
+
+// Inputs read at a time: at most so many that they stay in the nearest cache, beside the next ones, until they are
 // read again.
 constexpr std::int64_t rows_group(std::int64_t T, std::int64_t d) {
-    const std::int64_t most = 8, group = 2048 / (T * d);
-    return group < 1 ? 1 : group < most ? group : most;
+    const std::int64_t group = 2048 / (T * d);
+    return group < 1 ? 1 : group < most_inputs ? group : most_inputs;
 }
 
-// Entries of GradientRows::workspace.
+// A vector of d entries with room before and behind it, for reading and writing it in vectors that are shifted.
+inline constexpr std::int64_t margin = 8;
+constexpr std::int64_t with_margins(std::int64_t d) { return padded(d) + 2 * margin; }
+
+// Entries of GradientRows::workspace: numbers of the tokens, the vectors given, and each input's sums beside their
+// total.
 constexpr std::int64_t rows_workspace(std::int64_t T, std::int64_t d, std::int64_t d_v) {
-    return 4 * rows_group(T, d) * padded(T) + 3 * padded(d) + 2 * padded(d_v) + 80;
+    return 4 * rows_group(T, d) * padded(T) + (3 + most_inputs) * with_margins(d) +
+           (2 + most_inputs) * with_margins(d_v);
 }
 
 } // namespace fastmm

@@ -8,27 +8,33 @@ namespace fastmm::FASTMM_ISA {
 
 namespace {
 
-// Inputs go through in groups: all are read once from memory for logits and scores, then what is one number an input is
-// worked out in lanes, then all are read again, from the cache, for the sums.
+// Inputs go through in groups: all are read once from memory for logits and scores, and again, from the cache, for
+// their sums. What the sums have as a factor, one an input, is worked out for more of them at a time, in lanes.
 template <class R> class RowsPass {
 public:
     explicit RowsPass(GradientRows<R>& rows)
         : a(rows), tied(rows.values == rows.keys && rows.d_v == rows.d), group(rows_group(rows.T, rows.d)),
-          stride(padded(rows.T)), free(rows.workspace + 4 * group * stride), p(with_margins(rows.p, rows.d)),
-          along(with_margins(rows.along, rows.d)), v(with_margins(rows.v, rows.d_v)), lanes(rows.loss),
-          of_p(with_margins(nullptr, rows.d), rows.d), of_v(with_margins(nullptr, rows.d_v), rows.d_v) {}
+          stride(padded(rows.T)), free(rows.workspace + 4 * group * stride),
+          p(copy_of(rows.p, rows.d, rows.queries != nullptr)), along(copy_of(rows.along, rows.d)),
+          v(copy_of(rows.v, rows.d_v)), lanes(rows.loss),
+          of_p(free, rows.d, rows.direction != nullptr || rows.pulls != nullptr),
+          of_v(free + (1 + most_inputs) * with_margins(rows.d), rows.d_v, rows.direction_v != nullptr) {}
 
     void run() {
         a.loss_sum = 0.0;
-        for (std::int64_t from = 0; from < a.inputs; from += group) {
-            const int count = static_cast<int>(a.inputs - from < group ? a.inputs - from : group);
-            for (int g = 0; g < count; ++g) first_reading(from + g, g);
-            for (int g = 0; g < count; ++g) tokens(from + g, g);
-            numbers(from, count);
-            for (int g = 0; g < count; ++g) second_reading(from + g, g);
+        for (std::int64_t from = 0; from < a.inputs; from += most_inputs) {
+            const int count = static_cast<int>(a.inputs - from < most_inputs ? a.inputs - from : most_inputs);
+            for (start = 0; start < count; start += static_cast<int>(group)) {
+                const int last = static_cast<int>(start + group < count ? start + group : count);
+                for (int g = start; g < last; ++g) first_reading(from + g, g);
+                for (int g = start; g < last; ++g) tokens(from + g, g);
+                lanes.work_out_means(start, last, a.along != nullptr);
+                for (int g = start; g < last; ++g) second_reading(from + g, g);
+            }
+            add(from, count);
         }
-        if (a.direction != nullptr) of_p.copy(a.direction);
-        if (a.direction_v != nullptr) of_v.copy(a.direction_v);
+        for (std::int64_t j = 0; a.direction != nullptr && j < a.d; ++j) a.direction[j] = of_p.sum()[j];
+        for (std::int64_t j = 0; a.direction_v != nullptr && j < a.d_v; ++j) a.direction_v[j] = of_v.sum()[j];
         const double nan = __builtin_nan("");
         a.scale = overflow ? nan : of_p.scale();
         a.scale_v = overflow ? nan : of_v.scale();
@@ -38,16 +44,18 @@ public:
     }
 
 private:
-    // A copy of d numbers, or of none, with room around it.
-    double* with_margins(const double* from, std::int64_t d) {
+    // A copy of d numbers, zeros where they come later, with margins; null where there are none.
+    double* copy_of(const double* from, std::int64_t d, bool later = false) {
+        if (from == nullptr && !later) return nullptr;
         double* to = free + margin;
-        free = to + padded(d) + margin;
-        for (double* x = to - margin; x < free; ++x) *x = 0.0;
+        for (std::int64_t j = 0; j < with_margins(d); ++j) free[j] = 0.0;
+        free += with_margins(d);
         for (std::int64_t j = 0; from != nullptr && j < d; ++j) to[j] = from[j];
         return to;
     }
 
-    double* logits(int g) const { return a.workspace + g * 4 * stride; } // later relative weights, then weights
+    // of the input's tokens, later relative weights, then weights
+    double* logits(int g) const { return a.workspace + (g - start) * 4 * stride; }
     double* gaps(int g) const { return logits(g) + stride; }
     double* scores(int g) const { return gaps(g) + stride; }    // those made here; later the weights of the values
     double* changes(int g) const { return scores(g) + stride; } // of the logits along `along`
@@ -91,11 +99,14 @@ private:
         lanes.clear(g);
         if (!finite[g]) return broken(i, g);
 
+        FetchBetween fetch(keys(i + group), a.T * a.d);
         Doubles most = none;
+        fetch.step();
         for (std::int64_t t = 0; t < own; t += row_width) most = larger(load<double>(e + t), most);
         const Doubles highest = splat(largest(most));
         Int64s lost = zero != zero; // a gap between finite logits that is infinite
         std::int64_t top = -1;
+        fetch.step();
         int tops = 0;
         for (std::int64_t t = 0; t < own; t += row_width) {
             const Doubles logit = load<double>(e + t), gap = logit - highest;
@@ -119,6 +130,7 @@ private:
         lanes.base[g] = base;
 
         const Int64s top_lane = splat_integer(top) - lane_numbers();
+        fetch.step();
         Doubles exponents = none; // of the tokens whose score differs
         for (std::int64_t t = 0; t < own; t += row_width) {
             const Doubles own_e = choose<double>(top_lane == splat_integer(t), none, load<double>(e + t));
@@ -134,6 +146,7 @@ private:
         lanes.shift[g] = shift;
 
         // e becomes the weight relative to the base's; divided by e^shift for the tokens whose score differs
+        fetch.step();
         Doubles sums = zero, levels = zero, gains = zero;
         for (std::int64_t t = 0; t < own; t += row_width) {
             const Doubles gap = load<double>(gap_to_base + t);
@@ -144,9 +157,11 @@ private:
             levels += zero_where<double>(~level, weight);
             gains = fma(weight, gap, gains);
         }
+        fetch.step();
         lanes.sums[g] = sum(sums);
         lanes.levels[g] = sum(levels);
         lanes.gains[g] = sum(gains);
+        fetch.step();
         if (a.along != nullptr) curve(g, own);
         if (a.wants_excess && !a.above_zero) deficit(i, g, own);
     }
@@ -215,24 +230,24 @@ private:
         lanes.shifted_deficit[g] = shifted;
     }
 
-    void numbers(std::int64_t from, int count) {
-        lanes.work_out(count, a.along != nullptr, a.wants_excess, a.above_zero);
+    // The losses of some inputs, and what they say about the inputs' sums.
+    void add(std::int64_t from, int count) {
+        lanes.work_out_losses(count, a.wants_excess, a.above_zero);
         a.loss_sum = lanes.add_losses(a.loss_sum, count);
-        for (int g = 0; g < count; ++g) overflow = overflow || lanes.mean[g] != lanes.mean[g];
-        if (a.pulls != nullptr) {
-            for (int g = 0; g < count; ++g) {
-                a.exponents[from + g] = lanes.exponent[g];
-                factor[g] = 1.0 / lanes.total[g];
-                of_p.see(lanes.exponent[g]);
-            }
-        } else if (a.direction != nullptr) {
-            of_p.admit(lanes.exponent, count, factor);
-            for (int g = 0; g < count; ++g) factor[g] /= lanes.total[g];
+        double factor[most_inputs], factor_v[most_inputs] = {};
+        for (int g = 0; g < count; ++g) {
+            overflow = overflow || lanes.mean[g] != lanes.mean[g];
+            factor[g] = 1.0 / lanes.total[g];
+            if (a.direction_v != nullptr) factor_v[g] = static_cast<double>(a.labels[from + g]) / lanes.total[g];
         }
-        if (a.direction_v != nullptr) {
-            of_v.admit(lanes.log_slope, count, factor_v);
-            for (int g = 0; g < count; ++g)
-                factor_v[g] = factor_v[g] * static_cast<double>(a.labels[from + g]) / lanes.total[g];
+        if (a.direction != nullptr) of_p.add(lanes.exponent, factor, count);
+        if (a.direction_v != nullptr) of_v.add(lanes.log_slope, factor_v, count);
+        for (int g = 0; a.pulls != nullptr && g < count; ++g) {
+            const bool lost = !finite[g] && lanes.base[g] != lanes.base[g];
+            a.exponents[from + g] = lost ? __builtin_nan("") : lanes.exponent[g];
+            of_p.see(lanes.exponent[g]);
+            double* pull = a.pulls + (from + g) * a.d;
+            for (std::int64_t j = 0; j < a.d; ++j) pull[j] = lanes.pulls[g] ? of_p.term(g)[j] * factor[g] : 0.0;
         }
     }
 
@@ -240,34 +255,29 @@ private:
         const std::int64_t own = length(i);
         const bool with_v = a.direction_v != nullptr && finite[g];
         const bool with_p = (a.direction != nullptr || a.pulls != nullptr) && lanes.pulls[g];
-        if (a.pulls != nullptr) {
-            of_p.clear();
-            if (!finite[g] && lanes.base[g] != lanes.base[g]) a.exponents[i] = __builtin_nan("");
-        }
         if (with_v) weigh_values(i, g, own);
         if (with_p) weigh_keys(g, own);
-        const R *x = keys(i), *next_keys = keys(i + group) + a.T * a.d / 2;
-        const R* next_values = a.values != nullptr ? values(i + group) + a.T * a.d_v / 2 : nullptr;
-        const SumsOf<R> to{x + (with_p ? top_of[g] * a.d : 0), logits(g), scores(g), of_p.sum(), of_v.sum()};
+        const R *x = keys(i), *next_keys = keys(i + group) + second_share(a.T * a.d);
+        const R* next_values = a.values != nullptr ? values(i + group) + second_share(a.T * a.d_v) : nullptr;
+        const SumsOf<R> to{x + (with_p ? top_of[g] * a.d : 0), logits(g), scores(g), of_p.term(g), of_v.term(g)};
         if (with_p && with_v && tied) {
             add_rows<true, true>(x, own, a.d, to, next_keys);
         } else {
             if (with_p) add_rows<true, false>(x, own, a.d, to, next_keys);
             if (with_v) add_rows<false, true>(values(i), own, a.d_v, to, next_values);
         }
-        if (a.pulls != nullptr) of_p.copy(a.pulls + i * a.d);
     }
 
     void weigh_keys(int g, std::int64_t own) {
         double* e = logits(g);
         const double* gap_to_base = gaps(g);
-        const Doubles zero = splat(0.0), share = splat(factor[g]);
+        const Doubles zero = splat(0.0);
         const Doubles mean = splat(lanes.mean[g]), scaled_mean = splat(lanes.scaled_mean[g]);
         if (a.along == nullptr) {
             for (std::int64_t t = 0; t < own; t += row_width) {
                 const Doubles gap = load<double>(gap_to_base + t);
                 const Doubles toward = choose<double>(gap == zero, -scaled_mean, gap - mean);
-                store<double>(e + t, load<double>(e + t) * share * toward);
+                store<double>(e + t, load<double>(e + t) * toward);
             }
             return;
         }
@@ -278,25 +288,25 @@ private:
             const Doubles faster = bent - (load<double>(changes(g) + t) - change_mean);
             const Doubles toward =
                 choose<double>(gap == zero, scaled_cross - faster * scaled_mean, cross + faster * (gap - mean));
-            store<double>(e + t, load<double>(e + t) * share * -toward);
+            store<double>(e + t, load<double>(e + t) * -toward);
         }
     }
 
-    // |slope| Y_i s_i, with the softmax weights in their natural size.
+    // The relative weights in their natural size.
     void weigh_values(std::int64_t i, int g, std::int64_t own) {
         const double *e = logits(g), *gap_to_base = gaps(g);
         const R* x = keys(i);
         double* w = scores(g);
-        const Doubles share = splat(factor_v[g]), unit = splat(lanes.unit[g]);
+        const Doubles unit = splat(lanes.unit[g]);
         for (std::int64_t t = 0; t < own; t += row_width) {
             const Doubles weight = load<double>(e + t);
             const Int64s level = load<double>(gap_to_base + t) == splat(0.0);
-            store<double>(w + t, share * choose<double>(level, weight, unit * weight));
+            store<double>(w + t, choose<double>(level, weight, unit * weight));
         }
-        w[top_of[g]] = factor_v[g];
+        w[top_of[g]] = 1.0;
         if (lanes.merged[g] > 1.0)
             for (std::int64_t t = top_of[g] + 1; t < own; ++t)
-                if (is_merged(g, t, x)) w[t] = factor_v[g];
+                if (is_merged(g, t, x)) w[t] = 1.0;
     }
 
     // Whether token t shares the top token's key, once weights are relative: its own weight is then left at zero.
@@ -314,7 +324,8 @@ private:
     GradientRows<R>& a;
     bool tied;
     std::int64_t group, stride;
-    double* free; // what is left of the workspace
+    int start = 0; // of the group read at the moment
+    double* free;  // what is left of the workspace
     double *p, *along, *v;
     GroupLanes lanes;
     FactoredSum of_p, of_v;
@@ -322,7 +333,6 @@ private:
     bool unknown = false;  // weights of some input
     bool finite[most_inputs];
     std::int64_t top_of[most_inputs];
-    alignas(64) double factor[most_inputs], factor_v[most_inputs];
 };
 
 } // namespace

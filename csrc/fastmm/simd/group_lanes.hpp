@@ -9,8 +9,6 @@
 
 namespace fastmm::FASTMM_ISA {
 
-inline constexpr int most_inputs = 8;
-
 // Weights are relative to that of the base, the top token with all that share its key. Sums over the tokens whose score
 // differs from the base's carry a factor e^-shift, those over the others ("level") do not.
 struct GroupLanes {
@@ -25,9 +23,9 @@ struct GroupLanes {
         merged[g] = 1.0;
     }
 
-    void work_out(int count, bool curved, bool wants_excess, bool above_zero) {
-        constexpr int width = Lanes<double>::width;
-        for (int g = 0; g < count; g += width) {
+    // Means over the tokens: what the weights of a gradient are made of, but for one factor an input.
+    void work_out_means(int from, int to, bool curved) {
+        for (int g = from; g < to; g += Lanes<double>::width) {
             const Doubles power = exp_full(load<double>(shift + g));
             const Doubles all = load<double>(merged + g) + load<double>(levels + g) + power * load<double>(sums + g);
             const Doubles scaled = load<double>(gains + g) / all;
@@ -43,13 +41,16 @@ struct GroupLanes {
             store<double>(scaled_cross + g, crossed);
             store<double>(cross + g, power * crossed);
         }
+        for (int g = from; curved && g < to; ++g) curvature[g] = loss_bend(loss, margin[g]);
+    }
+
+    void work_out_losses(int count, bool wants_excess, bool above_zero) {
         for (int g = 0; g < count; ++g) {
             const LossParts parts = loss_parts(loss, margin[g]);
             value[g] = parts.value;
             log_slope[g] = parts.log_slope;
             exponent[g] = pulls[g] ? shift[g] + parts.log_slope : -__builtin_inf();
             largest_total = total[g] > largest_total ? total[g] : largest_total;
-            if (curved) curvature[g] = loss_bend(loss, margin[g]);
             if (wants_excess) add_excess(above_zero ? loss_log_value(loss, margin[g]) : excess_over_best(g));
         }
     }
@@ -59,20 +60,20 @@ struct GroupLanes {
         return to;
     }
 
+    // a vector that starts at any input stays inside
+    static constexpr int room = most_inputs + Lanes<double>::width;
     LossKind loss;
     double largest_total = 0.0, excess_scale = -__builtin_inf(), excess = 0.0;
     bool pulls[most_inputs] = {}; // some token's score differs from the base's
-    alignas(64) double shift[most_inputs] = {}, merged[most_inputs] = {}, base[most_inputs] = {},
-                       best[most_inputs] = {};
-    alignas(64) double levels[most_inputs] = {}, sums[most_inputs] = {}, gains[most_inputs] = {};
-    alignas(64) double change_levels[most_inputs] = {}, change_sums[most_inputs] = {}, change_gains[most_inputs] = {};
-    alignas(64) double natural_deficit[most_inputs] = {}, shifted_deficit[most_inputs] = {};
+    alignas(64) double shift[room] = {}, merged[room] = {}, base[room] = {}, best[room] = {};
+    alignas(64) double levels[room] = {}, sums[room] = {}, gains[room] = {};
+    alignas(64) double change_levels[room] = {}, change_sums[room] = {}, change_gains[room] = {};
+    alignas(64) double natural_deficit[room] = {}, shifted_deficit[room] = {};
     // results
-    alignas(64) double unit[most_inputs] = {}, total[most_inputs] = {}; // e^shift; sum of the weights
-    alignas(64) double scaled_mean[most_inputs] = {}, mean[most_inputs] = {}, margin[most_inputs] = {};
-    alignas(64) double change_mean[most_inputs] = {},
-                       scaled_cross[most_inputs] = {}, cross[most_inputs] = {}, curvature[most_inputs] = {};
-    alignas(64) double value[most_inputs] = {}, log_slope[most_inputs] = {}, exponent[most_inputs] = {};
+    alignas(64) double unit[room] = {}, total[room] = {}; // e^shift; sum of the weights
+    alignas(64) double scaled_mean[room] = {}, mean[room] = {}, margin[room] = {};
+    alignas(64) double change_mean[room] = {}, scaled_cross[room] = {}, cross[room] = {}, curvature[room] = {};
+    alignas(64) double value[room] = {}, log_slope[room] = {}, exponent[room] = {};
 
 private:
     double excess_over_best(int g) const {
@@ -93,39 +94,47 @@ private:
     }
 };
 
-// A sum of terms e^exponent * vector whose common exponent grows as needed.
+// A sum of terms e^exponent * vector whose common exponent grows as needed. The vectors of the next terms are beside
+// it.
 class FactoredSum {
 public:
-    FactoredSum(double* sum, std::int64_t d) : sum_(sum), count_(d) {}
+    FactoredSum(double* room, std::int64_t d, bool wanted) : sum_(room + fastmm::margin), d_(d) {
+        for (std::int64_t j = 0; wanted && j < with_margins(d); ++j) room[j] = 0.0;
+    }
 
-    void clear() {
-        for (std::int64_t j = 0; j < count_; ++j) sum_[j] = 0.0;
-    }
-    void copy(double* to) const {
-        for (std::int64_t j = 0; j < count_; ++j) to[j] = sum_[j];
-    }
+    double* term(int g) const { return sum_ + (1 + g) * with_margins(d_); } // with margins
+    const double* sum() const { return sum_; }
+    double scale() const { return scale_; }
 
     void see(double exponent) { scale_ = exponent > scale_ ? exponent : scale_; }
 
-    // The factors by which the next terms' vectors are to be multiplied before they are added to the sum.
-    void admit(const double* exponents, int count, double* factors) {
+    // Adds the terms of these exponents, each times its factor; those of exponent -inf are not read.
+    void add(const double* exponents, const double* factors, int count) {
         const double old = scale_;
-        for (int k = 0; k < count; ++k) see(exponents[k]);
+        for (int g = 0; g < count; ++g) see(exponents[g]);
         if (scale_ == -__builtin_inf()) return; // no term has a pull
-        if (scale_ > old) {
-            const double shrink = ::exp(old - scale_);
-            for (std::int64_t j = 0; j < count_; ++j) sum_[j] *= shrink;
+        const double shrink = scale_ > old ? ::exp(old - scale_) : 1.0;
+        alignas(64) double power[most_inputs];
+        for (int g = 0; g < count; g += Lanes<double>::width)
+            store<double>(power + g, exp_full(load<double>(exponents + g) - splat(scale_)));
+        int used = 0;
+        const double* terms[most_inputs];
+        double by[most_inputs];
+        for (int g = 0; g < count; ++g) {
+            if (exponents[g] == -__builtin_inf()) continue;
+            terms[used] = term(g);
+            by[used++] = power[g] * factors[g];
         }
-        for (int k = 0; k < count; k += Lanes<double>::width)
-            store<double>(factors + k, exp_full(load<double>(exponents + k) - splat(scale_)));
+        for (std::int64_t j = 0; j < d_; j += Lanes<double>::width) {
+            Doubles total = load<double>(sum_ + j) * splat(shrink);
+            for (int k = 0; k < used; ++k) total = fma(splat(by[k]), load<double>(terms[k] + j), total);
+            store<double>(sum_ + j, total);
+        }
     }
-
-    double* sum() const { return sum_; }
-    double scale() const { return scale_; }
 
 private:
     double* sum_;
-    std::int64_t count_;
+    std::int64_t d_;
     double scale_ = -__builtin_inf();
 };
 

@@ -51,7 +51,8 @@ template <class R> FASTMM_INLINE Doubles read_at(const R* row, std::int64_t from
 // Rows that start inside a cache line, as NumPy's do, are read from the line's start on: a vector that reaches into two
 // lines costs two reads. The lanes before and behind the row are zeros and nothing there is touched.
 //
-// Entry j of the row stands in lane (j + shift) % row_width. Sums over the vectors have the same bits, lanes turned.
+// Entry j of the row stands in lane (j + shift) % row_width. Sums over the vectors have the same bits, lanes turned;
+// and so has their sum over the lanes, which adds lanes half a vector apart, then a quarter: the pairs are the same.
 template <class R> inline int shift_of(const R* x, std::int64_t d) {
     if (register_bytes < 64 || d % row_width != 0) return 0;
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(x) / sizeof(R) % row_width);
@@ -72,10 +73,6 @@ inline Part part_of(std::int64_t vector, std::int64_t d, int shift) {
     const std::int64_t behind = (vector + 1) * row_width - (d + shift);
     return static_cast<Part>(behind > 0 ? lanes & (0xffu >> behind) : lanes);
 }
-inline Doubles turned(Doubles x, int shift) {
-    const Int64s from = (lane_numbers() + splat_integer(shift)) & splat_integer(row_width - 1);
-    return (Doubles)_mm512_maskz_permutexvar_pd(0xff, (__m512i)from, (__m512d)x);
-}
 #else
 using Part = std::int64_t; // how many lanes to read, from the first on
 template <class R> inline Doubles read_part(const R* from, Part part) {
@@ -85,11 +82,7 @@ inline Part part_of(std::int64_t vector, std::int64_t d, int) {
     const std::int64_t left = d - vector * row_width;
     return left < row_width ? left : row_width;
 }
-inline Doubles turned(Doubles x, int) { return x; }
 #endif
-
-// Room before and behind a vector of d entries that is read or written by shifted vectors.
-inline constexpr std::int64_t margin = 8;
 
 // Doubles rounded to R, as doubles again.
 template <class R> inline Doubles rounded(Doubles x) {

@@ -59,73 +59,63 @@ template <bool of_p, bool of_v, class R> struct Sums {
     }
 };
 
-// The tokens from t on, one a lane. Returns the lanes where a result is not finite. A function of its own, so that rows
-// and sums stay in registers.
-template <bool of_p, bool of_v, class R>
-__attribute__((noinline)) Int64s dots_block(const R* x, std::int64_t t, std::int64_t T, std::int64_t d, int shift,
-                                            const DotsOf& with, const char* fetch) {
-    x -= shift;
-    const R* row[row_width] = {x + t * d}; // one from the other: worked out in vectors they would take longer
-#pragma GCC unroll 8
-    for (int u = 1; u < row_width; ++u) {
-        row[u] = row[u - 1] + (t + u < T ? d : 0);
-        asm("" : "+r"(row[u]));
-    }
-    const double *p = with.p - shift, *v = with.v - shift;
-    Sums<of_p, of_v, R> sums;
-    sums.clear();
-    std::int64_t j = 0;
-    const std::int64_t count = vectors_of(d, shift);
-    if (shift != 0) {
-        sums.template take<false>(x, row, p, v, 0, part_of(0, d, shift), 0);
-        j = row_width;
-    }
-    const std::int64_t whole = (d + shift) / 8 * 8;
-    for (; j < whole; j += 8) {
-        fetch = fetch_lines<row_width * 8 * sizeof(R)>(fetch);
-#pragma GCC unroll 4
-        for (int q = 0; q < eighths; ++q) sums.template take<true>(x, row, p, v, j + q * row_width, 0, q);
-    }
-    if (j < d + shift) {
-#pragma GCC unroll 4
-        for (int q = 0; q < eighths; ++q) {
-            const std::int64_t vector = j / row_width + q;
-            if (vector < count)
-                sums.template take<false>(x, row, p, v, vector * row_width, part_of(vector, d, shift), q);
-        }
-    }
-    const Doubles infinite = splat(__builtin_inf());
-    Int64s broken = infinite != infinite;
-    if (of_p) {
-        if (shift != 0)
-            for (int u = 0; u < row_width; ++u) sums.logits[u] = turned(sums.logits[u], shift);
-        const Doubles out = sums_of(sums.logits);
-        broken |= ~(absolute<double>(out) < infinite);
-        const Int64s real = lane_numbers() < splat_integer(T - t);
-        store<double>(with.logits + t, choose<double>(real, out, -infinite));
-    }
-    if (of_v) {
-        Doubles all[row_width];
-        for (int u = 0; u < row_width; ++u) {
-            all[u] = folded(sums.scores[u]);
-            if (shift != 0) all[u] = turned(all[u], shift);
-        }
-        const Doubles out = rounded<R>(splat(with.label) * sums_of(all));
-        broken |= ~(absolute<double>(out) < infinite);
-        store<double>(with.scores + t, out);
-    }
-    return broken;
-}
-
-// All tokens of one input, while half as much as is read is fetched from another place. Returns false when a result is
-// not finite.
-template <bool of_p, bool of_v, class R>
-bool dots_of_rows(const R* x, std::int64_t T, std::int64_t d, const DotsOf& with, const R* fetch) {
+// All tokens of one input, while their share is fetched of what is read next. Returns false when a result is not
+// finite. (A function of its own, so that rows and sums stay in registers.)
+template <bool of_p, bool of_v, class R> __attribute__((noinline)) bool
+dots_of_rows(const R* x, std::int64_t T, std::int64_t d, const DotsOf& with, const R* fetch_from) {
     const int shift = with.margins ? shift_of(x, d) : 0;
-    Int64s broken = splat(0.0) != splat(0.0);
-    for (std::int64_t t = 0; t < T; t += row_width)
-        broken |= dots_block<of_p, of_v>(x, t, T, d, shift, with, reinterpret_cast<const char*>(fetch + t * d / 2));
-    return !any(broken);
+    const char* fetch = reinterpret_cast<const char*>(fetch_from);
+    const double *p = of_p ? with.p - shift : nullptr, *v = of_v ? with.v - shift : nullptr;
+    const std::int64_t whole = (d + shift) / 8 * 8, count = vectors_of(d, shift);
+    const Doubles none = splat(-__builtin_inf()), zero = splat(0.0);
+    x -= shift;
+    Doubles broken = zero; // becomes NaN
+    for (std::int64_t t = 0; t < T; t += row_width) {
+        const R* row[row_width] = {x + t * d}; // one from the other: worked out in vectors they would take longer
+#pragma GCC unroll 8
+        for (int u = 1; u < row_width; ++u) {
+            row[u] = row[u - 1] + (t + u < T ? d : 0);
+            asm("" : "+r"(row[u]));
+        }
+        Sums<of_p, of_v, R> sums;
+        sums.clear();
+        std::int64_t j = 0;
+        if (shift != 0) {
+            fetch = fetch_lines<row_width * 8 * sizeof(R)>(fetch);
+            sums.template take<false>(x, row, p, v, 0, part_of(0, d, shift), 0);
+            j = row_width;
+        }
+        for (; j < whole; j += 8) {
+            fetch = fetch_lines<row_width * 8 * sizeof(R)>(fetch);
+#pragma GCC unroll 4
+            for (int q = 0; q < eighths; ++q) sums.template take<true>(x, row, p, v, j + q * row_width, 0, q);
+        }
+        if (j < d + shift) {
+#pragma GCC unroll 4
+            for (int q = 0; q < eighths; ++q) {
+                const std::int64_t vector = j / row_width + q;
+                if (vector < count)
+                    sums.template take<false>(x, row, p, v, vector * row_width, part_of(vector, d, shift), q);
+            }
+        }
+        if (of_p) {
+            const Doubles out = sums_of(sums.logits);
+            broken = fma(out, zero, broken);
+            store<double>(with.logits + t, out);
+            if (T - t < row_width) {
+                const Int64s real = lane_numbers() < splat_integer(T - t);
+                store<double>(with.logits + t, choose<double>(real, out, none));
+            }
+        }
+        if (of_v) {
+            Doubles all[row_width];
+            for (int u = 0; u < row_width; ++u) all[u] = folded(sums.scores[u]);
+            const Doubles out = rounded<R>(splat(with.label) * sums_of(all));
+            broken = fma(out, zero, broken);
+            store<double>(with.scores + t, out);
+        }
+    }
+    return !any(broken != zero);
 }
 
 } // namespace fastmm::FASTMM_ISA

@@ -10,7 +10,7 @@ template <int width> struct Columns {
     static constexpr int value = width;
 };
 
-// of_p += sum_t p_t (x_t - base) and of_v += sum_t v_t x_t; sums have margins.
+// of_p = sum_t p_t (x_t - base) and of_v = sum_t v_t x_t; sums have margins.
 template <class R> struct SumsOf {
     const R* base;
     const double *p, *v; // weights of the tokens
@@ -32,8 +32,8 @@ __attribute__((noinline)) void add_columns(const R* x, std::int64_t T, std::int6
     const double *p = to.p, *v = to.v;
 #pragma GCC unroll 9
     for (int u = 0; u < columns; ++u) {
-        if (with_p) of_p[u] = load<double>(to.of_p + j + u * row_width);
-        if (with_v) of_v[u] = load<double>(to.of_v + j + u * row_width);
+        if (with_p) of_p[u] = splat(0.0);
+        if (with_v) of_v[u] = splat(0.0);
         if (with_p) base[u] = read_own(to.base + j, u);
     }
     const R* row = x + j;
@@ -54,7 +54,7 @@ __attribute__((noinline)) void add_columns(const R* x, std::int64_t T, std::int6
     }
 }
 
-// All tokens of one input, while half as much as is read is fetched from another place.
+// All tokens of one input, while their share is fetched of what is read next.
 template <bool with_p, bool with_v, class R>
 void add_rows(const R* x, std::int64_t T, std::int64_t d, const SumsOf<R>& to, const R* fetch) {
     const int shift = shift_of(x, d);
@@ -62,7 +62,7 @@ void add_rows(const R* x, std::int64_t T, std::int64_t d, const SumsOf<R>& to, c
     const auto add = [&](auto columns) {
         constexpr int width = decltype(columns)::value;
         add_columns<with_p, with_v, width>(x, T, d, shift, to, first,
-                                           reinterpret_cast<const char*>(fetch + T * first * row_width / 2));
+                                           reinterpret_cast<const char*>(fetch + T * first * row_width * 3 / 8));
         first += width;
     };
     const std::int64_t count = vectors_of(d, shift);
