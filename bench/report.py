@@ -39,7 +39,9 @@ LIMITATIONS = """\
   many steps); in long runs they drift away from it, at no cost in time.
 - General QP solvers solve general programs; ours only least-norm ones. DAQP, OSQP and CVXOPT run at tolerances that
   make their answers comparable, tighter than their defaults.
-- The read bandwidth is the best of several sums over the same keys; a bound that some other way of reading could beat.
+- The read bandwidth is that of a sum over the same keys. A kernel that reads them once from front to back is measured
+  against a sum that does the same ("in one stream"). Sums over several stretches side by side can be faster still; the
+  share of the fastest of them is given too.
 """
 
 
@@ -149,9 +151,9 @@ def table(suite: str, rows: list[Row], run: dict[str, Any], absent: bool) -> str
     return "\n".join(lines)
 
 
-def share(rows: list[Row]) -> tuple[float, Row] | None:
-    """Our share of the speed at which the keys can be read once at all, and the fastest way to read them."""
-    readers = [row for row in rows if row.info.get("reader")]
+def share(rows: list[Row], streams: str = "") -> tuple[float, Row] | None:
+    """Our share of the speed at which the keys can be read once at all, and the fastest such way to read them."""
+    readers = [row for row in rows if row.info.get("reader") and row.contestant.endswith(streams)]
     if not readers:
         return None
     best = min(readers, key=lambda row: row.median)
@@ -159,16 +161,19 @@ def share(rows: list[Row]) -> tuple[float, Row] | None:
 
 
 def bandwidth(rows: list[Row]) -> str:
-    """The line on the read bandwidth."""
-    found = share(rows)
-    if found is None:
-        return "Share of read bandwidth: not measured, Numba is not installed."
-    part, best = found
-    rate = best.info["bytes"] / best.median / 1e9
-    return (
-        f"Share of read bandwidth: **{part:.0%}**. Reading the keys once takes {duration(best.median)} "
-        f"({rate:.1f} GB/s, {best.contestant}), {rows[0].contestant} {duration(rows[0].median)}."
-    )
+    """The lines on the read bandwidth."""
+    lines = []
+    for kind, streams in (("in one stream, front to back", "one stream"), ("the best of several streams", "")):
+        found = share(rows, streams)
+        if found is None:
+            return "Share of read bandwidth: not measured, Numba is not installed."
+        part, best = found
+        rate = best.info["bytes"] / best.median / 1e9
+        lines.append(
+            f"Share of the read bandwidth {kind}: **{part:.0%}**. Reading the keys once takes {duration(best.median)} "
+            f"({rate:.1f} GB/s, {best.contestant}), {rows[0].contestant} {duration(rows[0].median)}."
+        )
+    return "\n\n".join(lines)
 
 
 def measured(target: Target, rows: list[Row]) -> float | None:
@@ -176,7 +181,7 @@ def measured(target: Target, rows: list[Row]) -> float | None:
     if target.kind == "time":
         return rows[0].median
     if target.kind == "share":
-        found = share(rows)
+        found = share(rows, "one stream")
         return None if found is None else found[0]
     for row in rows:
         if row.contestant.startswith(target.contestant) and not row.info.get("reader"):
@@ -186,7 +191,7 @@ def measured(target: Target, rows: list[Row]) -> float | None:
 
 def targets(races: dict[str, list[Row]]) -> str:
     """The speed contract beside what was measured."""
-    words = {"time": "ours, at most", "share": "share of read bandwidth, at least"}
+    words = {"time": "ours, at most", "share": "share of read bandwidth in one stream, at least"}
     shown = {"time": duration, "share": lambda part: f"{part:.0%}"}
     lines = ["## Targets", "", "| race | quantity | target | measured | met |", "|---|---|--:|--:|---|"]
     for target in TARGETS:
