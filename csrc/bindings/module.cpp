@@ -4,6 +4,7 @@
 namespace fastmm::python {
 void bind_build(pybind11::module_& m);
 void bind_checks(pybind11::module_& m);
+void bind_addresses(pybind11::module_& m);
 void bind_attention(pybind11::module_& m);
 void bind_descent(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
@@ -16,6 +17,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
     m.doc() = "Compiled kernels of fastmm. Arguments are checked by the Python layer; call that instead.";
     fastmm::python::bind_build(m);
     fastmm::python::bind_checks(m);
+    fastmm::python::bind_addresses(m);
     fastmm::python::bind_attention(m);
     fastmm::python::bind_descent(m);
     fastmm::python::bind_gradient(m);
