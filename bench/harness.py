@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -30,6 +32,7 @@ LIBRARIES = {
 DESCENT = (
     "fastmm float64",
     "fastmm float32",
+    "fastmm float64, two threads",
     "JAX jax.grad, jit + vmap + scan",
     "JAX hand-written gradient, jit + vmap + scan",
     "Numba hand-written gradient",
@@ -83,3 +86,17 @@ def distances(answers, reference):
     """Relative distance of each answer (I, d) to its reference."""
     reference = np.asarray(reference, np.float64)
     return np.linalg.norm(np.asarray(answers, np.float64) - reference, axis=-1) / np.linalg.norm(reference, axis=-1)
+
+
+@contextlib.contextmanager
+def on_cores(threads: int) -> Iterator[None]:
+    """Lets the threads that start inside use more than the one core that contestants share."""
+    if threads == 1 or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
