@@ -43,7 +43,11 @@ def _options(
 def paper(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIGURE]...", help="figure1a, figure1b, figure1c, step_rules; all by default."),
+        typer.Argument(
+            metavar="[FIGURE]...",
+            help="figure1a, figure1b, figure1c, two_starts, figure3a, figure3b, figure3c, step_rules, "
+            "loss_comparison; all by default.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     quick: Annotated[bool, typer.Option("--quick", help="Small PNG pictures only; every claim is checked.")] = False,

@@ -12,6 +12,11 @@ IDS = {
     "figure1a": {"starts", "5000", "20000", "norm", "p_mm", "norms", "margins", "objective", "global", "local"},
     "figure1b": {"selected", "gmm", "lmm", "global", "local"},
     "figure1c": {"torch", "tokens", "p_mm", "active", "multipliers", "objective", "feasible", "local", "starts"},
+    "two_starts": {"gmm", "lmm", "local", "neighbours", "to_gmm", "to_lmm"},
+    "figure3a": {"p_mm", "objective", "p_relax", "v_mm", "labels", "p", "v"},
+    "figure3b": {"p_mm", "objective", "p_relax", "v_mm", "labels", "relaxed", "tight", "v"},
+    "figure3c": {"softmax", "logistic"},
+    "loss_comparison": {"p_mm", "correlation", "logistic", "exponential", "logistic.all", "exponential.direction"},
     "step_rules": {"normalized.probability", "gradient.probability", "gradient.norm", "gradient.corr"},
 }
 
@@ -23,6 +28,10 @@ def results():
 
 def claim(relation, expected, measured, tolerance=0.0):
     return Claim("test.one", "A statement.", "Nowhere [N]", relation, expected, measured, tolerance)
+
+
+def test_all_figures_are_listed():
+    assert set(IDS) == set(mm.paper.FIGURES)
 
 
 @pytest.mark.parametrize("name", IDS)

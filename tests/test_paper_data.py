@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastmm.paper.data import many_inputs, many_tokens, one_input
+from fastmm.paper.data import high_scores, joint_inputs, many_inputs, many_tokens, one_input, two_starts
 from fastmm.paper.torch_random import TorchGenerator
 
 # The keys of Figure 1(c), printed to six digits by an independent reading of the notebook's data.
@@ -78,3 +78,33 @@ def test_many_inputs_has_three_inputs_whose_best_token_is_the_first():
     problem, starts = many_inputs()
     np.testing.assert_array_equal(problem.optimal, [0, 0, 0])
     np.testing.assert_array_equal(starts[:, 1], 0)
+
+
+def test_tokens_of_the_other_pictures():
+    """Written out here a second time, from the digest of the paper's code."""
+    problem, starts = two_starts()
+    np.testing.assert_array_equal(problem.X, [[(1, 0), (0, 0)], [(-2, 1), (0, 0)]])
+    np.testing.assert_array_equal(problem.v, [1, 3])
+    assert starts.shape == (10, 2)
+    for relaxed, last in ((False, (0.5, 1.0)), (True, (0.5, 1.5))):
+        joint = joint_inputs(relaxed)
+        np.testing.assert_array_equal(joint.X[:, 1], [(1, 1), (1, -1), last])
+        np.testing.assert_array_equal(joint.X[:, 0], 0)
+        np.testing.assert_array_equal(joint.Y, [1, -1, 1])
+    scores = high_scores().scores
+    np.testing.assert_array_equal(scores[:, :, 0], 0)
+    np.testing.assert_array_equal(scores[:, 1, 1], 1)
+    np.testing.assert_array_equal(scores[:, 0, 1], [*range(1, 11), 100])
+    np.testing.assert_array_equal(high_scores().K[3], [[(0, 0), (1, 1)], [(0, 0), (1, -1)]])
+
+
+def test_the_formula_of_the_offsets_is_the_ratio_of_the_slopes():
+    from fastmm import losses
+    from fastmm.paper.loss_comparison import offset
+
+    C = np.array([1.0, 2.5, 7.0, 30.0])
+    for name in ("correlation", "logistic", "exponential"):
+        slope = losses.get(name).slope
+        np.testing.assert_allclose(
+            offset(name, C), 0.5 * np.log(C * slope(C) / slope(np.ones(4))), rtol=1e-12, atol=1e-15
+        )

@@ -7,12 +7,15 @@ Each function of `FIGURES` returns a `Result`: ``.claims`` says what the paper s
 from __future__ import annotations
 
 from fastmm.paper.claims import Claim
+from fastmm.paper.joint import figure3a, figure3b, figure3c
+from fastmm.paper.loss_comparison import loss_comparison
 from fastmm.paper.many_inputs import figure1c
 from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
 from fastmm.paper.result import Result
 from fastmm.paper.run import FIGURES, Report, main
 from fastmm.paper.torch_random import TorchGenerator
+from fastmm.paper.two_starts import two_starts
 
 __all__ = [
     "FIGURES",
@@ -23,6 +26,11 @@ __all__ = [
     "figure1a",
     "figure1b",
     "figure1c",
+    "figure3a",
+    "figure3b",
+    "figure3c",
+    "loss_comparison",
     "main",
     "step_rules",
+    "two_starts",
 ]

@@ -1,4 +1,4 @@
-"""The paper's own data for Figure 1 and for the curves of the two step rules, in exact numbers."""
+"""The data of the paper's pictures in the plane, in exact numbers."""
 
 from __future__ import annotations
 
@@ -78,6 +78,75 @@ def many_tokens() -> FloatArray:
     tokens[:, :, 2] = 0.5
     tokens[:, 0, 2] = 1
     return np.asarray(tokens, dtype=np.float64)
+
+
+def two_starts() -> Experiment:
+    """Two inputs of two tokens in the plane for which the start decides between two max-margin directions.
+
+    The paper shows such a picture for n = T = d = 2 without its data; these numbers are a replica.
+
+    Returns
+    -------
+    Experiment
+        With ten starts; from the first seven gradient descent finds the global direction.
+
+    Examples
+    --------
+    >>> from fastmm.paper.data import two_starts
+    >>> two_starts().problem.scores
+    array([[1., 0.],
+           [1., 0.]])
+    """
+    tokens = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-2.0, 1.0], [0.0, 0.0]]])
+    near = [(0, 0), (1, 0), (1, 1), (2, 2), (-1, 1), (0.5, 1.5), (1, 2)]
+    return Experiment(Problem(tokens, np.ones(2), [1.0, 3.0]), np.array([*near, (2, 0), (4, 0), (4, -1)], dtype=float))
+
+
+def joint_inputs(relaxed: bool) -> Problem:
+    """Figure 3: three inputs whose tokens are the origin and one other, their own keys; attention and head start apart.
+
+    Parameters
+    ----------
+    relaxed : bool
+        Figure 3(b), where the third input is no support vector of the label SVM, instead of 3(a), where all are.
+
+    Returns
+    -------
+    Problem
+        Its head is the start (-1, 0) of the paper; p starts from (0, -1) there.
+
+    Examples
+    --------
+    >>> from fastmm.paper.data import joint_inputs
+    >>> joint_inputs(relaxed=False).X[:, 1]
+    array([[ 1. ,  1. ],
+           [ 1. , -1. ],
+           [ 0.5,  1. ]])
+    """
+    tokens = np.zeros((3, 2, 2))
+    tokens[:, 1] = [(1.0, 1.0), (1.0, -1.0), (0.5, 1.5 if relaxed else 1.0)]
+    return Problem(tokens, [1.0, -1.0, 1.0], [-1.0, 0.0])
+
+
+def high_scores() -> Problem:
+    """The comparison of losses: a batch of eleven problems whose first input has a token of score C = 1, ..., 10, 100.
+
+    Returns
+    -------
+    Problem
+        Of batch shape (11,), with n = T = 2, keys in the plane and the third coordinate of a token as its score.
+
+    Examples
+    --------
+    >>> from fastmm.paper.data import high_scores
+    >>> high_scores().scores[:, 0, 1]
+    array([  1.,   2.,   3.,   4.,   5.,   6.,   7.,   8.,   9.,  10., 100.])
+    """
+    tokens = np.zeros((11, 2, 2, 3))
+    tokens[:, 0, 1, :2] = 1.0
+    tokens[:, 0, 1, 2] = [*range(1, 11), 100]
+    tokens[:, 1, 1] = (1.0, -1.0, 1.0)
+    return Problem(tokens, np.ones(2), np.array([0.0, 0.0, 1.0]), K=tokens[..., :2])
 
 
 def _planar(tokens: FloatArray) -> Problem:

@@ -1,4 +1,4 @@
-"""The picture that Figures 1(a), (b) and (c) share: keys and starts on the left, paths and convergence on the right."""
+"""The picture of paths to max-margin directions: keys and starts on the left, paths and convergence on the right."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _legend(figure: Figure, rays: Sequence[Ray], path_color: str, n: int) -> Non
     for shade, name in (("ink", "key with the best score"), ("muted", "other keys")):
         dots: dict[str, Any] = {"linestyle": "none", "mec": "white", "ms": 7, "color": plot.COLORS[shade]}
         handles.append(tuple(Line2D([], [], marker=plot.MARKERS[i], **dots) for i in range(n)))
-        names.append(name if n == 1 else f"{name} of inputs 0, 1, 2")
+        names.append(name if n == 1 else f"{name} of inputs {', '.join(map(str, range(n)))}")
     handles.append(Line2D([], [], linestyle="none", marker="o", ms=10, mfc="none", mec=plot.COLORS["ink"]))
     names.append("SVM-neighbour of the GMM")
     handler = {tuple: HandlerTuple(ndivide=None, pad=0.3)}

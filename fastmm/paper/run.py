@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmm.paper.claims import Claim
+from fastmm.paper.joint import figure3a, figure3b, figure3c
+from fastmm.paper.loss_comparison import loss_comparison
 from fastmm.paper.many_inputs import figure1c
 from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
 from fastmm.paper.report import summary, write_report
 from fastmm.paper.result import Result
+from fastmm.paper.two_starts import two_starts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +27,12 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "figure1a": figure1a,
     "figure1b": figure1b,
     "figure1c": figure1c,
+    "two_starts": two_starts,
+    "figure3a": figure3a,
+    "figure3b": figure3b,
+    "figure3c": figure3c,
     "step_rules": step_rules,
+    "loss_comparison": loss_comparison,
 }
 
 
@@ -100,7 +108,7 @@ def main(
         with console.status(f"{name}: running and checking"):
             results.append(FIGURES[name]())
         seconds = time.perf_counter() - begin
-        console.print(f"{name:<12} {seconds:5.1f} s   {summary(results[-1:])}", highlight=False)
+        console.print(f"{name:<16} {seconds:5.1f} s   {summary(results[-1:])}", highlight=False)
     with console.status("drawing"):
         files = write_report(results, out, quick)
     console.print(claims_table(results))
