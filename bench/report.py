@@ -26,7 +26,7 @@ LIMITATIONS = """\
 ## Known limitations
 
 - Random data of a few shapes on one machine and one core; ratios change with shape, processor and library version.
-  Two threads, warm starts, large ATT-SVMs and the time of the import are not measured here.
+  Warm starts, large ATT-SVMs and the time of the import are not measured here.
 - The reference machine has 2 cores and is shared: other work on it, or a processor that changes its frequency, blurs
   everything. Contestants take turns in laps and medians are taken; look at the spread and at the load.
 - Slow contestants (PyTorch's module loop, OSQP, CVXOPT) get few problems a round, the first ones of the same batch.

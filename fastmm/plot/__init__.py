@@ -3,11 +3,14 @@
 from fastmm.plot.curves import convergence, curves
 from fastmm.plot.house_style import COLORS, MARKERS, new_figure, style
 from fastmm.plot.plane import PathArtists, note, paths, rays, tokens
+from fastmm.plot.regions import BasinArtists, basin
 
 __all__ = [
     "COLORS",
     "MARKERS",
+    "BasinArtists",
     "PathArtists",
+    "basin",
     "convergence",
     "curves",
     "new_figure",

@@ -2,5 +2,6 @@
 
 from fastmm.theory.correlation import correlation
 from fastmm.theory.optimality import LocalOptimality, local_optimality
+from fastmm.theory.starting_points import Basins, basins
 
-__all__ = ["LocalOptimality", "correlation", "local_optimality"]
+__all__ = ["Basins", "LocalOptimality", "basins", "correlation", "local_optimality"]
