@@ -46,7 +46,7 @@ def paper(
         typer.Argument(
             metavar="[FIGURE]...",
             help="figure1a, figure1b, figure1c, two_starts, figure3a, figure3b, figure3c, step_rules, "
-            "loss_comparison; all by default.",
+            "loss_comparison, basin_maps, basin_rules; all by default.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),

@@ -17,6 +17,8 @@ IDS = {
     "figure3b": {"p_mm", "objective", "p_relax", "v_mm", "labels", "relaxed", "tight", "v"},
     "figure3c": {"softmax", "logistic"},
     "loss_comparison": {"p_mm", "correlation", "logistic", "exponential", "logistic.all", "exponential.direction"},
+    "basin_maps": {"figure1b", "figure1c", "two_starts", "figure1c.share", "starts", "starts1b"},
+    "basin_rules": {"normalized", "gradient", "sign", "adam"},
     "step_rules": {"normalized.probability", "gradient.probability", "gradient.norm", "gradient.corr"},
 }
 

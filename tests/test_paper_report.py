@@ -130,5 +130,5 @@ def test_every_figure_draws_without_touching_matplotlib_state():
 
     before = dict(mpl.rcParams)
     figures = [figure().figure() for figure in mm.paper.FIGURES.values()]
-    assert all(1 <= len(figure.axes) <= 2 and all(axes.get_title("left") for axes in figure.axes) for figure in figures)
+    assert all(1 <= len(figure.axes) <= 4 and all(axes.get_title("left") for axes in figure.axes) for figure in figures)
     assert dict(mpl.rcParams) == before

@@ -6,6 +6,7 @@ Each function of `FIGURES` returns a `Result`: ``.claims`` says what the paper s
 
 from __future__ import annotations
 
+from fastmm.paper.basins import basin_maps, basin_rules
 from fastmm.paper.claims import Claim
 from fastmm.paper.joint import figure3a, figure3b, figure3c
 from fastmm.paper.loss_comparison import loss_comparison
@@ -23,6 +24,8 @@ __all__ = [
     "Report",
     "Result",
     "TorchGenerator",
+    "basin_maps",
+    "basin_rules",
     "figure1a",
     "figure1b",
     "figure1c",

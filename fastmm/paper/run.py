@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from fastmm.paper.basins import basin_maps, basin_rules
 from fastmm.paper.claims import Claim
 from fastmm.paper.joint import figure3a, figure3b, figure3c
 from fastmm.paper.loss_comparison import loss_comparison
@@ -33,6 +34,8 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "figure3c": figure3c,
     "step_rules": step_rules,
     "loss_comparison": loss_comparison,
+    "basin_maps": basin_maps,
+    "basin_rules": basin_rules,
 }
 
 

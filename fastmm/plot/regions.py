@@ -90,4 +90,5 @@ def _legend(ax: Axes, found: Any, palette: Any) -> None:
     if rest > 0:
         names.append(f"not decided: {rest:.1%}")
     handles = [Patch(color=color) for color in (palette if rest > 0 else palette[:-1])]
-    ax.legend(handles, names, loc="upper left", frameon=True, framealpha=0.9, edgecolor="none", fontsize=8.5)
+    # below the axes: nothing of the map is hidden
+    ax.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=2, fontsize=8.5, handlelength=1.2)
