@@ -55,12 +55,19 @@ MARGIN = (
     "OSQP one call a problem, tight and polished",
     "CVXOPT one call a problem, tight",
 )
+LARGE_MARGIN = (
+    "fastmm att_svm, passes",
+    "fastmm att_svm, passes, from a run's direction",
+    "DAQP one call",
+    "quadprog one call",
+    "CVXOPT one call, tight",
+)
 PLAN = (
     "fastmm Plan",
     "fastmm empty call",
     "fastmm loss_and_grad",
 )
-SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN, "plan": PLAN}
+SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN, "large margin": LARGE_MARGIN, "plan": PLAN}
 
 
 def library(contestant: str) -> str:

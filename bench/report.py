@@ -13,12 +13,14 @@ HEADINGS = {
     "descent": "Normalised gradient descent, batches of small problems",
     "gradient": "Gradients of one large problem",
     "margin": "ATT-SVM, batches of small problems",
+    "large margin": "ATT-SVM, one large problem",
     "plan": "What a call costs: a plan of a tiny problem",
 }
 FILES = {
     "descent": "test_descent_batch",
     "gradient": "test_large_gradient",
     "margin": "test_att_svm_batch",
+    "large margin": "test_large_svm",
     "plan": "test_plan_overhead",
 }
 
@@ -26,7 +28,7 @@ LIMITATIONS = """\
 ## Known limitations
 
 - Random data of a few shapes on one machine and one core; ratios change with shape, processor and library version.
-  Warm starts, large ATT-SVMs and the time of the import are not measured here.
+  The time of the import is not measured here.
 - The reference machine has 2 cores and is shared: other work on it, or a processor that changes its frequency, blurs
   everything. Contestants take turns in laps and medians are taken; look at the spread and at the load.
 - Slow contestants (PyTorch's module loop, OSQP, CVXOPT) get few problems a round, the first ones of the same batch.
@@ -60,7 +62,7 @@ class Target(NamedTuple):
     """What the speed contract asks: seconds of ours at most, or a ratio to a contestant or a share at least."""
 
     group: str  # how the name of the group begins
-    kind: str  # "time", "ratio", "inside", "share" or "speed-up"
+    kind: str  # "time", "ratio", "inside", "share", "speed-up" or "best"
     contestant: str  # how the other contestant's name begins
     value: float
 
@@ -85,6 +87,9 @@ TARGETS = (
     Target("ATT-SVM (6, 8, 10)", "ratio", "CVXOPT", 100),
     Target("ATT-SVM (10, 10, 20)", "inside", "DAQP", 1),
     Target("ATT-SVM (10, 10, 20)", "ratio", "DAQP", 1.8),
+    Target("large ATT-SVM, 310000 rows", "best", "", 75),
+    Target("large ATT-SVM, 310000 rows", "speed-up", "fastmm att_svm, passes, from a run's direction", 3),
+    Target("large ATT-SVM, 30000 rows", "best", "", 20),
 )
 
 
@@ -184,6 +189,9 @@ def measured(target: Target, rows: list[Row]) -> float | None:
     if target.kind == "share":
         found = share(rows, "one stream")
         return None if found is None else found[0]
+    if target.kind == "best":
+        others = [row.median for row in rows if not row.contestant.startswith("fastmm")]
+        return min(others) / rows[0].median if others else None
     if target.kind == "speed-up":
         return next((rows[0].median / row.median for row in rows if row.contestant == target.contestant), None)
     for row in rows:
@@ -203,6 +211,8 @@ def targets(races: dict[str, list[Row]]) -> str:
         quantity = words.get(target.kind, f"{target.contestant}{own} by ours, at least")
         if target.kind == "speed-up":
             quantity = f"ours by {target.contestant}, at least"
+        if target.kind == "best":
+            quantity = "the fastest other by ours, at least"
         rows = next((rows for group, rows in races.items() if group.startswith(target.group)), None)
         found = None if rows is None else measured(target, rows)
         if found is None:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from fastmm import _core, arrays
-from fastmm.arrays import BoolArray
+from fastmm.arrays import BoolArray, FloatArray
+from fastmm.margin import passes
 from fastmm.margin.active_set import solve
+from fastmm.margin.passes import LARGE
 from fastmm.margin.power_norm import as_power
 from fastmm.margin.program import Options, Rows
 from fastmm.margin.result import MaxMargin
@@ -47,7 +49,9 @@ def att_svm(
         follow; the multipliers are those of ``||w||_p^p / p``: ``sign(w)|w|^{p-1} = A'λ``, and the margin is
         ``1 / ||w||_p``.
     solver : {"auto", "active-set", "osqp"}
-        "auto" is the compiled active set. "osqp" runs OSQP and finishes its answer by the active set.
+        "auto" is the compiled active set; programs with ``n (T-1) d >= 400 000`` are solved by it on a working set of
+        rows, which grows by passes over the keys (measured: faster from there on). "osqp" runs OSQP and finishes its
+        answer by the active set.
     start : MaxMargin, or array_like, shape (..., d) or (..., n, T), optional
         A previous answer, a point such as the direction of a run, or multipliers: rows that look active there are tried
         first. An array that fits both shapes is read as points. The answer never depends on it, only the time.
@@ -79,7 +83,9 @@ def att_svm(
     Notes
     -----
     Cost: about ``n T d + d q`` operations for each of the steps, which are one to three times as many as the q rows
-    active at the end. Memory: the rows of one program and ``min(n (T-1), d)`` vectors of length d a thread.
+    active at the end. Memory: the rows of one program and ``min(n (T-1), d)`` vectors of length d a thread. Large
+    programs cost a reading of the keys for each of some ten passes, and ``10 d + 512`` rows and two numbers a token of
+    memory.
 
     References
     ----------
@@ -115,6 +121,15 @@ class AttProgram(TokenProgram):
             arrays.need_shape("relaxed", loose, ("n",), (self.n,), "the number of inputs")
         self.d = self._width
         self._relaxed = None if loose is None else self._whole(loose)
+
+    @property
+    def large(self) -> bool:
+        """Whether one program has so many rows that they had better not all be built."""
+        return self.count > 0 and self.n * (self.T - 1) * self.d >= LARGE
+
+    def by_passes(self, options: Options, start_dual: FloatArray | None) -> dict[str, Any]:
+        """All programs solved with a working set of rows."""
+        return passes.solve(self, options, start_dual)
 
     def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
         """All programs solved by the compiled active set."""
