@@ -112,9 +112,7 @@ def engine_for(executor: Any, threads: int | None, chunks: int) -> Engine:
     if executor is None:
         return Threads(resolve_threads(threads), chunks)
     if threads is not None:
-        raise ValueError(
-            "threads: got a number and an executor; allowed: one of them, executors have their own workers"
-        )
+        raise ValueError("threads: got a number and an executor; allowed: one of them (executors have their workers)")
     if hasattr(executor, "scheduler_info"):
         return Cluster(executor)
     if isinstance(executor, Executor) or hasattr(executor, "submit"):

@@ -14,11 +14,13 @@ from fastmm.scans.grid import function_name
 from fastmm.scans.outcomes import Outcome
 from fastmm.scans.streams import Streams
 
+_FIRST_TRIALS = 16  # that a user's function may fail in before it is refused
+
 Row = dict[str, npt.NDArray[Any]]
 Check = Callable[[int], object]
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 - not an error
     """Raised inside a running chunk when the scan is told to stop."""
 
 
@@ -153,8 +155,15 @@ class FunctionTask:
         """Any cell will do: what the function refuses are rows of failures."""
 
     def learn_variables(self, cell: Mapping[str, Any], key: tuple[int, int]) -> None:
-        """Finds names and dtypes by computing one trial, which is not kept."""
-        for name, array in self._values(Streams(key, 0, 1), cell).items():
+        """Finds names and dtypes by computing a trial, which is not kept: the first of some that does not fail."""
+        for trial in range(_FIRST_TRIALS):
+            try:
+                found = self._values(Streams(key, trial, 1), cell)
+                break
+            except Exception:
+                if trial == _FIRST_TRIALS - 1:
+                    raise
+        for name, array in found.items():
             if name in ALWAYS or name == "trial" or name in cell:
                 raise ValueError(f"task: returns the variable {name!r}; allowed: other names, this one is taken")
             self.variables[name] = Variable({"f": "float64", "b": "bool"}.get(array.dtype.kind, "int64"))
@@ -184,7 +193,6 @@ class FunctionTask:
             arrays = {str(name): np.array([row[name] for row in rows]) for name in rows[0]}
         for name, array in arrays.items():
             if array.shape != (len(streams),) or array.dtype.kind not in "biuf":
-                raise ValueError(
-                    f"the task's {name} is {array.dtype} of shape {array.shape}; allowed: one real number for each trial"
-                )
+                given = f"{array.dtype} of shape {array.shape}"
+                raise ValueError(f"the task's {name} is {given}; allowed: one real number for each trial")
         return arrays
