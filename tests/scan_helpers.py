@@ -41,9 +41,9 @@ def slow(rng, k):
     return float(rng.standard_normal() + k)
 
 
-def dies_once(rng, k, flag):
-    """Kills its worker the first time that anyone comes here."""
-    if k == 1 and not os.path.exists(flag):
+def dies_once(rng, k, flag, home):
+    """Kills the process it is in, unless that is `home`, the first time that anyone comes here."""
+    if k == 2 and os.getpid() != home and not os.path.exists(flag):
         open(flag, "w").close()
         os._exit(1)
     return float(rng.standard_normal() + k)

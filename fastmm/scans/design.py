@@ -109,4 +109,5 @@ def _default_chunk(grid: Grid, trials: int) -> int:
         entries = cell["n"] * cell["T"] * cell["d"]
         seconds = entries * (1000 + cell["steps"]) * _SECONDS_PER_TOKEN_STEP
         sizes.append(min(_CHUNK_SECONDS / seconds, _CHUNK_BYTES / (8 * entries)))
-    return min(trials, 2 ** max(0, min(12, int(math.log2(max(1.0, min(sizes)))))))
+    power = int(math.log2(max(1.0, min(sizes))))
+    return min(trials, 1 << min(power, 12))

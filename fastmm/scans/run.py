@@ -96,6 +96,11 @@ def scan(
     >>> bool((data.saturation > 0.9).all())
     True
     """
+    _need_xarray()
+    if store is not None and chunk is None:
+        from fastmm.scans.store import stored_chunk
+
+        chunk = stored_chunk(store)
     design = Design.of(task, grid, trials, seed, chunk)
     _need_flag("progress", progress)
     if engines.needs_pickle(executor):
@@ -132,6 +137,16 @@ def _fill(design: Design, sink: Any, executor: Any, progress: bool, threads: int
     except KeyboardInterrupt:
         return False
     return True
+
+
+def _need_xarray() -> None:
+    """Before the work and not after it."""
+    try:
+        import xarray  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "scan: needs xarray, and Zarr 3 for stores; install them by pip install fastmm[scan]"
+        ) from error
 
 
 def _need_picklable(design: Design) -> None:

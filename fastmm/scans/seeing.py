@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fastmm.scans.design import Design
 from fastmm.scans.outcomes import Outcome
+from fastmm.scans.sampling import Estimate
 from fastmm.scans.tasks import Rows
 
 if TYPE_CHECKING:
@@ -74,11 +75,13 @@ def table(summary: xr.Dataset) -> Table:
     return out
 
 
-def describe(design: Design) -> dict[str, Any]:
-    """The size of a scan in words."""
-    axes = " x ".join(f"{len(values)} {name}" for name, values in design.grid.axes.items()) or "1 cell"
+def sizes(estimate: Estimate) -> dict[str, str]:
+    """An estimate in words."""
+    hours, rest = divmod(round(estimate.seconds), 3600)
+    minutes, seconds = divmod(rest, 60)
     return {
-        "task": design.task.name,
-        "grid": f"{axes}, {design.trials} trials: {design.instances} instances",
-        "chunks": f"{design.grid.size * -(-design.trials // design.chunk)} of up to {design.chunk}",
+        "instances": f"{estimate.instances}",
+        "time": f"about {hours} h {minutes} min {seconds} s on all threads here, from {estimate.sampled} instances",
+        "size": f"{estimate.size / 2**20:.1f} MiB",
+        "failed": f"{estimate.failed} of the sample",
     }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 STATISTICS = ("count", "mean", "std", "low", "high", "min", "max", *(f"q{round(100 * q):02d}" for q in LEVELS))
-QUANTILE_ERROR = 2.0**-9  # of the distance from the variable's point of interest: bins of 8 bits of the significand
+QUANTILE_ERROR = 2.0**-9  # of the distance from the point of interest: bins keep 8 bits of the significand
 _SHIFT = 44  # bits of a double that bins do not look at
 _SCALE = 1200  # exact sums count units of 2**-1200, which every double and square of one is a multiple of
 _SQUARE = 2 * _SCALE
@@ -75,8 +75,8 @@ class Accumulator:
         else:
             exact = Fraction(self.total, n << _SCALE)
             mean = float(exact)
-            variance = (Fraction(self.squares, 1 << _SQUARE) - n * exact * exact) / (n - 1) if n > 1 else math.nan
-            spread = math.sqrt(variance)
+            squares = Fraction(self.squares, 1 << _SQUARE)
+            spread = _root((squares - n * exact * exact) / (n - 1)) if n > 1 else math.nan
             low, high = _wilson(mean, n) if share else _student(mean, spread, n)
         return [float(n), mean, spread, low, high, self.low, self.high, *(self._quantile(q) for q in LEVELS)]
 
@@ -210,6 +210,12 @@ def _group_sums(digits: npt.NDArray[np.int64], group: npt.NDArray[Any], groups: 
     high, low = digits >> 27, digits & (2**27 - 1)
     sums = (np.bincount(group, weights=part, minlength=groups).tolist() for part in (high, low))
     return [(int(h) << 27) + int(low) for h, low in zip(*sums, strict=True)]
+
+
+def _root(square: Fraction) -> float:
+    """Square root of a number that may lie far outside the range of doubles."""
+    power = (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+    return math.ldexp(math.sqrt(square / Fraction(4) ** power), power)
 
 
 def _middle(bits: int) -> float:

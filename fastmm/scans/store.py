@@ -11,6 +11,8 @@ import json
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ class ZarrStore:
         self.design = design
         self.path = Path(path)
         self.errors = Errors()
+        _need_zarr()
         if not self.path.exists():
             _create(self.path, design)
         elif not resume:
@@ -54,7 +57,8 @@ class ZarrStore:
         """More trials: arrays first, then the number, so that an interruption in between does no harm."""
         for name in self.design.variables:
             group[name].resize(self.design.shape)
-        group.attrs["trials"] = self.design.trials
+        with _young_formats():
+            group.attrs["trials"] = self.design.trials
         _consolidate(self.path)
 
     def missing(self, place: tuple[int, ...]) -> npt.NDArray[np.bool_]:
@@ -90,8 +94,9 @@ class ZarrStore:
         """What is there, read from disk when it is used."""
         import xarray as xr
 
-        found = xr.open_zarr(str(self.path), chunks=None, consolidated=True)
-        return found.isel(trial=slice(self.design.trials))
+        found: xr.Dataset = xr.open_zarr(str(self.path), chunks=None, consolidated=True)
+        wanted: xr.Dataset = found.isel(trial=slice(self.design.trials))
+        return wanted
 
     def close(self) -> None:
         """Lets others write."""
@@ -141,14 +146,29 @@ class ZarrStore:
             ) from error
 
 
+def stored_chunk(path: Any) -> int | None:
+    """The chunk length of a store that is there: it is continued with its own unless another is asked for."""
+    if not Path(path).exists():
+        return None
+    _need_zarr()
+    return int(json.loads(_open(Path(path)).attrs["settings"])["chunk"])
+
+
+def _need_zarr() -> None:
+    try:
+        import zarr.codecs  # noqa: F401 - Zarr 2 has no such module
+    except ImportError as error:
+        raise ImportError("store: needs Zarr 3 (Python 3.11 or later): pip install fastmm[scan]") from error
+
+
 def _create(path: Path, design: Design) -> None:
     """An empty store, made under another name first: it is there whole or not at all."""
     import xarray as xr
     import zarr
+    from zarr.codecs import Crc32cCodec
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 specification")
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder, _young_formats():
         made = Path(folder, "store")
         coordinates = xr.Dataset(coords=design.grid.coordinates(), attrs=dataset_attributes(design))
         coordinates.to_zarr(str(made), mode="w", zarr_format=3, consolidated=False)
@@ -160,7 +180,7 @@ def _create(path: Path, design: Design) -> None:
                 chunks=(*(1 for _ in design.grid.axes), design.chunk),
                 dtype=variable.dtype,
                 fill_value=variable.missing,
-                compressors=[zarr.codecs.Crc32cCodec()],
+                compressors=[Crc32cCodec()],
                 dimension_names=dimensions(design),
                 attributes=variable_attributes(design, name),
             )
@@ -176,9 +196,17 @@ def _consolidate(path: Path) -> None:
     """All metadata in one file, where xarray looks first."""
     import zarr
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Consolidated metadata")  # is young in format 3
+    with _young_formats():
         zarr.consolidate_metadata(str(path))
+
+
+@contextmanager
+def _young_formats() -> Iterator[None]:
+    """Zarr warns that format 3 has no final word on consolidated metadata and on text, which names the axes' values."""
+    with warnings.catch_warnings():
+        for start in ("Consolidated metadata", ".*does not have a Zarr V3 specification"):
+            warnings.filterwarnings("ignore", message=start)
+        yield
 
 
 def _open(path: Path) -> Any:
@@ -210,8 +238,7 @@ def _need_same(path: Path, stored: dict[str, Any], design: Design) -> None:
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in settings.items() if name not in ("axes", "fixed")}
-    order = {"order of the axes": list(settings["axes"])}
-    return rest | settings["fixed"] | settings["axes"] | order
+    return {**rest, **settings["fixed"], **settings["axes"], "order of the axes": list(settings["axes"])}
 
 
 def _shown(settings: dict[str, Any], name: str) -> str:
