@@ -1,6 +1,7 @@
 """The store: readable by anyone, continued after anything that can happen to it, never mixed, never torn."""
 
 import errno
+import os
 import random
 import signal
 import subprocess
@@ -176,23 +177,50 @@ def child(store):
     return process
 
 
+FORKING = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import google_crc32c, xarray, zarr.codecs
+import scan_helpers as s
+import fastmm as mm
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        mm.scan(s.slow, {"k": [1, 2, 3]}, 60, 0, store=sys.argv[2], chunk=3, progress=False, threads=1)
+        os._exit(0)
+    print(pid, flush=True)
+    os.waitpid(pid, 0)
+"""
+
+
 def test_killed_at_random_20_times(tmp_path):
-    """After each kill what is there is right, bit by bit, and nothing that was there is lost; the end is whole."""
+    """After each kill what is there is right, bit by bit, and nothing that was there is lost; the end is whole.
+
+    The scans are forked from a process that has all modules: half are killed at any moment, as early as while the store
+    is made or opened, half soon after a chunk was written.
+    """
     store, rng = tmp_path / "s.zarr", random.Random(7)
     want = mm.scan(slow, {"k": [1, 2, 3]}, 60, 0, progress=False, threads=40, chunk=3)
     kept = set()
-    for _ in range(20):
-        process = child(store)
-        time.sleep(rng.uniform(0.0, 0.45))
-        process.kill()
-        process.communicate()
-        if store.exists():
-            read = xr.open_zarr(store).load()
-            done = read.status.values != -1
-            assert np.array_equal(read.value.values[done], want.value.values[done])
-            there = set(np.flatnonzero(done.ravel()).tolist())
-            assert there >= kept
-            kept = there
+    command = [sys.executable, "-c", FORKING, HERE, str(store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        for kill in range(20):
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+            pid = int(parent.stdout.readline())
+            before, deadline = len(chunks(store)), time.monotonic() + 20
+            while kill % 2 and len(chunks(store)) == before and time.monotonic() < deadline:
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0.0, 0.1 if kill % 2 else 0.4))
+            os.kill(pid, signal.SIGKILL)
+            if store.exists():
+                read = xr.open_zarr(store).load()
+                done = read.status.values != -1
+                assert np.array_equal(read.value.values[done], want.value.values[done])
+                there = set(np.flatnonzero(done.ravel()).tolist())
+                assert there >= kept
+                kept = there
+        parent.stdin.close()
     assert 0 < len(kept) < 180
     left = mm.scan(slow, {"k": [1, 2, 3]}, 60, 0, progress=False, store=store, threads=40, chunk=3)
     assert same(want, left)
@@ -218,19 +246,21 @@ def test_ctrl_c_stores_and_returns_what_was_done(tmp_path):
 
 def test_ctrl_c_ends_a_long_chunk_at_once():
     code = (
-        "import time, xarray\nimport fastmm as mm\nprint('ready', flush=True)\n"
+        "import time\nimport fastmm as mm\n"
+        "mm.scan('converge', dict(n=2, T=2, d=2, steps=1), 1, 0, progress=False)\n"
+        "print('ready', flush=True)\n"
         "data = mm.scan('converge', dict(n=6, T=8, d=10, steps=10**7), 4, 0, progress=False)\n"
         "print(time.monotonic(), int((data.status == -1).sum()))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
-    time.sleep(2.0)
+    time.sleep(0.5)
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     ended, missing = out.split()
-    assert float(ended) - sent < 1
+    assert float(ended) - sent < 0.5
     assert missing == "4"
 
 
