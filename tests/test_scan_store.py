@@ -1,6 +1,7 @@
 """The store: readable by anyone, continued after anything that can happen to it, never mixed, never torn."""
 
 import errno
+import json
 import os
 import random
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scan_helpers import GRID, SEED, TRIALS, same, slow, small
+from scan_helpers import GRID, SEED, TRIALS, fails_sometimes, same, slow, small
 
 import fastmm as mm
 from fastmm.scans.design import Design
@@ -329,6 +330,17 @@ def test_reduced_scans_with_a_store_keep_the_rows(whole, tmp_path):
     reduced = small(store=tmp_path / "s.zarr", reduce=True)
     assert same(reduced, mm.scans.summarise(whole))
     assert same(whole, xr.open_zarr(tmp_path / "s.zarr"))
+
+
+def test_messages_of_failures_are_stored(tmp_path):
+    """They add up when the store is continued, and stay when there is nothing left to do."""
+    grid, store = {"d": [2, 3]}, tmp_path / "s.zarr"
+    mm.scan(fails_sometimes, grid, 30, 1, store=store, progress=False, chunk=8)
+    data = mm.scan(fails_sometimes, grid, 60, 1, store=store, progress=False)
+    again = mm.scan(fails_sometimes, grid, 60, 1, store=store, progress=False)
+    failed = int((data.status == mm.scans.Outcome.error).sum())
+    for one in (data, again, xr.open_zarr(store)):
+        assert sum(seen["count"] for seen in json.loads(one.attrs["errors"]).values()) == failed > 0
 
 
 def test_an_existing_store_can_be_refused(tmp_path):

@@ -35,6 +35,12 @@ class Errors:
                 self.counts[text] += 1
                 self.places.setdefault(text, [*rows.place, trial])
 
+    def join(self, stored: dict[str, Any]) -> None:
+        """Takes messages that were stored before."""
+        for text, seen in stored.items():
+            self.counts[text] += seen["count"]
+            self.places[text] = seen["first"]
+
     def text(self) -> str:
         """As JSON: {message: {"count": ..., "first": [place in the grid, trial]}}."""
         return json.dumps({text: {"count": n, "first": self.places[text]} for text, n in self.counts.items()})

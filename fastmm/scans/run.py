@@ -93,7 +93,7 @@ def scan(
     >>> data = mm.scan("converge", {"n": 2, "T": 3, "d": [2, 5]}, trials=4, seed=0, progress=False)
     >>> dict(data.sizes)
     {'d': 2, 'trial': 4}
-    >>> bool((data.saturation > 0.9).all())
+    >>> bool((data.status == mm.scans.Outcome.ok).all())
     True
     """
     _need_xarray()
@@ -119,7 +119,7 @@ def scan(
         sink.close()
     if reduce and store is not None:
         data = summarise(data)
-    data.attrs |= {"complete": int(complete), "errors": sink.errors.text()}
+    data.attrs = {"errors": sink.errors.text(), **data.attrs, "complete": int(complete)}
     return data
 
 

@@ -94,6 +94,9 @@ class ZarrStore:
         """What is there, read from disk when it is used."""
         import xarray as xr
 
+        if self.errors.counts:
+            self._keep_errors()
+
         found: xr.Dataset = xr.open_zarr(str(self.path), chunks=None, consolidated=True)
         wanted: xr.Dataset = found.isel(trial=slice(self.design.trials))
         return wanted
@@ -104,6 +107,14 @@ class ZarrStore:
             os.close(self._lock)
             _LOCKS.discard(self._lock)
             self._lock = -1
+
+    def _keep_errors(self) -> None:
+        """Messages of this call and of those before it."""
+        group = _open(self.path)
+        self.errors.join(json.loads(group.attrs.get("errors", "{}")))
+        with _young_formats():
+            group.attrs["errors"] = self.errors.text()
+        _consolidate(self.path)
 
     def _file(self, name: str, place: tuple[int, ...], first: int) -> Path:
         return self.path.joinpath(name, "c", *map(str, place), str(first // self.design.chunk))
