@@ -51,7 +51,8 @@ def test_a_worker_killed_in_the_middle_of_a_chunk_costs_nothing(client, tmp_path
     grid = {"k": [1, 2, 3], "flag": str(tmp_path / "died"), "home": os.getpid()}
     want = mm.scan(dies_once, grid, 12, 0, progress=False)
     assert not (tmp_path / "died").exists()
-    assert same(want, mm.scan(dies_once, grid, 12, 0, executor=client, progress=False, chunk=3))
+    store = tmp_path / "s.zarr"
+    assert same(want, mm.scan(dies_once, grid, 12, 0, executor=client, progress=False, chunk=3, store=store))
     assert (tmp_path / "died").exists()
 
 

@@ -83,6 +83,21 @@ def test_more_trials_continue_it(tmp_path):
     assert same(small(store=tmp_path / "s.zarr", chunk=7), small())
 
 
+def test_growing_can_be_interrupted(tmp_path, monkeypatch):
+    """Stopped after the arrays have grown and before the number of trials is written."""
+    small(store=tmp_path / "s.zarr", trials=5)
+
+    def stop(path):
+        raise RuntimeError("stopped here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fastmm.scans.store._consolidate", stop)
+        with pytest.raises(RuntimeError, match="stopped here"):
+            small(store=tmp_path / "s.zarr", trials=12)
+    assert same(small(store=tmp_path / "s.zarr", trials=12), small(trials=12))
+    assert xr.open_zarr(tmp_path / "s.zarr").sizes["trial"] == 12
+
+
 @pytest.mark.parametrize(
     ("grid", "seed", "told"),
     [

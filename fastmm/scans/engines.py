@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -127,7 +127,7 @@ def needs_pickle(executor: Any) -> bool:
     return isinstance(executor, ProcessPoolExecutor)
 
 
-def run(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Rows]:
+def run(engine: Engine, chunks: Iterator[Chunk]) -> Generator[Rows, None, None]:
     """The rows of all chunks, in the order they are done. Only a window of them is ever submitted."""
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pending: dict[Any, tuple[Chunk, int]] = {}

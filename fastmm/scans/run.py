@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,8 +131,9 @@ def _fill(design: Design, sink: Any, executor: Any, progress: bool, threads: int
     chunks = design.grid.size * -(-design.trials // design.chunk)
     engine = engines.engine_for(executor, threads, chunks)
     try:
-        with watch(progress, design, done) as seen:
-            for rows in engines.run(engine, design.chunks(sink.missing)):
+        results = engines.run(engine, design.chunks(sink.missing))
+        with closing(results), watch(progress, design, done) as seen:
+            for rows in results:
                 sink.write(rows)
                 seen(rows)
     except KeyboardInterrupt:

@@ -54,12 +54,12 @@ class ZarrStore:
             raise
 
     def _grow(self, group: Any) -> None:
-        """More trials: arrays first, then the number, so that an interruption in between does no harm."""
+        """More trials: the arrays first and their number last, so that an interruption in between does no harm."""
         for name in self.design.variables:
             group[name].resize(self.design.shape)
-        with _young_formats():
-            group.attrs["trials"] = self.design.trials
         _consolidate(self.path)
+        with _young_formats():
+            _open(self.path).attrs["trials"] = self.design.trials
 
     def missing(self, place: tuple[int, ...]) -> npt.NDArray[np.bool_]:
         """Which trials of a cell are still to be computed: those of absent, incomplete and damaged chunks."""
@@ -96,7 +96,6 @@ class ZarrStore:
 
         if self.errors.counts:
             self._keep_errors()
-
         found: xr.Dataset = xr.open_zarr(str(self.path), chunks=None, consolidated=True)
         wanted: xr.Dataset = found.isel(trial=slice(self.design.trials))
         return wanted
@@ -114,7 +113,6 @@ class ZarrStore:
         self.errors.join(json.loads(group.attrs.get("errors", "{}")))
         with _young_formats():
             group.attrs["errors"] = self.errors.text()
-        _consolidate(self.path)
 
     def _file(self, name: str, place: tuple[int, ...], first: int) -> Path:
         return self.path.joinpath(name, "c", *map(str, place), str(first // self.design.chunk))
