@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastmm import paper as paper
     from fastmm import plot as plot
     from fastmm import reference as reference
+    from fastmm import scans as scans
     from fastmm import theory as theory
     from fastmm.descent import Trajectory, descend
     from fastmm.descent import rules as rules
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         weight_svm,
     )
     from fastmm.plan import Plan
+    from fastmm.scans.run import scan
     from fastmm.theory.correlation import correlation
 
 __version__: str = _core.build_info()["version"]
@@ -64,6 +66,8 @@ _LAZY = {
     "plot": "fastmm",
     "reference": "fastmm",
     "rules": "fastmm.descent",
+    "scan": "fastmm.scans",
+    "scans": "fastmm",
     "stopping": "fastmm.descent",
     "theory": "fastmm",
     "weight_svm": "fastmm.margin",
@@ -102,6 +106,8 @@ __all__ = [
     "plot",
     "reference",
     "rules",
+    "scan",
+    "scans",
     "softmax",
     "stopping",
     "theory",

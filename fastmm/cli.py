@@ -1,4 +1,4 @@
-"""The command line: `fastmm paper`, `fastmm solve`, `fastmm info`."""
+"""The command line: `fastmm paper`, `fastmm solve`, `fastmm scan`, `fastmm info`."""
 
 from __future__ import annotations
 
@@ -94,6 +94,43 @@ def solve(
     Console(soft_wrap=True).print(_pairs(_described(result)))
     if not _all(result.optimal):
         raise typer.Exit(1)
+
+
+@app.command()
+def scan(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Task, grid, trials, seed and store.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the store if it is there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compute a small sample; estimate time and size.")] = False,
+) -> None:
+    """Run a scan into a Zarr store and print a table of it; exit status 130 after Ctrl-C, when --resume goes on.
+
+    CONFIG.toml has task ("converge" or "module:function"), trials, seed, store, and a table [grid] whose lists are the
+    dimensions; chunk and threads as wanted.
+    """
+    import json
+
+    from rich.console import Console
+
+    from fastmm import scans
+    from fastmm.scans.config_file import read_config
+    from fastmm.scans.seeing import sizes, table
+
+    screen = Console(soft_wrap=True)
+    try:
+        arguments = read_config(config)
+        if dry_run:
+            del arguments["store"]
+            screen.print(_pairs(sizes(scans.estimate(**arguments))))
+            return
+        data = fastmm.scan(**arguments, resume=resume)
+    except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
+        _refuse(f"{config}: {error}")
+    screen.print(table(scans.summarise(data)))
+    for text, seen in json.loads(data.attrs["errors"]).items():
+        typer.echo(f"{seen['count']} failed, first at {tuple(seen['first'])}: {text}", err=True)
+    if not data.attrs["complete"]:
+        typer.echo(f"interrupted; continue with: fastmm scan {config} --resume", err=True)
+        raise typer.Exit(130)
 
 
 def _refuse(message: str) -> Any:

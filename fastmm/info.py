@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastmm import _core
 from fastmm.config import resolve_threads
 
-PACKAGES = ("numpy", "scipy", "osqp", "matplotlib", "rich", "typer")
+PACKAGES = ("numpy", "scipy", "osqp", "matplotlib", "rich", "typer", "xarray", "zarr", "distributed")
 
 
 def info() -> dict[str, str]:

@@ -7,8 +7,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(show: bool, description: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A function to be told how much of `total` is done, drawing a bar; None when nothing is to be shown."""
+def progress_bar(
+    show: bool | Callable[[int], object], description: str, total: int
+) -> Iterator[Callable[[int], object] | None]:
+    """A function to be told how much of `total` is done, drawing a bar or given by the caller; None to show nothing."""
+    if callable(show):
+        yield show
+        return
     if not show:
         yield None
         return

@@ -13,7 +13,7 @@ import fastmm as mm
 from fastmm import _core
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = ("cvxopt", "matplotlib", "numba", "osqp", "rich", "scipy", "torch", "typer")
+OPTIONAL = ("cvxopt", "distributed", "matplotlib", "numba", "osqp", "rich", "scipy", "torch", "typer", "xarray", "zarr")
 IMPORT_BUDGET_MS = 30.0
 
 # Softmax, attention and a short run; printed in full so that two processes can be compared.

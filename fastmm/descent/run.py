@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def descend(
     record: Any = None,
     stop: Stop | None = None,
     threads: int | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[int], object] = False,
     backend: str = "auto",
 ) -> Trajectory:
     """Run gradient descent on attention for a problem, or for a whole batch of problems.
@@ -75,8 +76,9 @@ def descend(
         Rule of `fastmm.stopping`, such as ``Saturation(0.999) | Time(60)``.
     threads : int, optional
         Number of threads; results are the same for any. See `fastmm.config.resolve_threads`.
-    progress : bool
-        Show a progress bar.
+    progress : bool or callable
+        Show a progress bar, or call a function of your own with the number of steps done, in all runs together, every
+        few milliseconds; an exception it raises ends the run and is passed on.
     backend : {"auto", "compiled", "numba"}
         The compiled core, or the Numba loops, which run p, v and both with normalised, plain and custom steps. "auto"
         takes the loops only for custom losses and rules.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastmm import arrays
-from fastmm.arrays import BoolArray
+from fastmm.arrays import BoolArray, FloatArray, IntArray
 from fastmm.margin import MaxMargin, att_svm
 from fastmm.problem import Problem
 
@@ -100,15 +100,19 @@ def local_optimality(problem: Problem, selected: Any, *, threads: int | None = N
     batch = arrays.broadcast_batch([("problem", problem.batch_shape), ("selected", tokens.shape[:-1])])
     tokens = np.broadcast_to(tokens, (*batch, problem.n))
     solution = att_svm(problem.K, tokens, lengths=problem.lengths, threads=threads, throw=False)
-    feasible = np.asarray(solution.optimal)
     solution.check_decided("local_optimality")
-    scores = np.broadcast_to(problem.scores, (*batch, problem.n, problem.T))
-    own = np.take_along_axis(scores, tokens[..., None], axis=-1)
+    return judge(np.broadcast_to(problem.scores, (*batch, problem.n, problem.T)), problem.real_tokens, tokens, solution)
+
+
+def judge(scores: FloatArray, real: BoolArray, selected: IntArray, solution: MaxMargin) -> LocalOptimality:
+    """What the selected tokens (..., n) with these scores (..., n, T) are, given the answer of their program."""
+    feasible = np.asarray(solution.optimal)
+    own = np.take_along_axis(scores, selected[..., None], axis=-1)
     gaps = np.where(solution.neighbors, own - scores, np.inf)
     gap = np.where(feasible, gaps.min((-2, -1), initial=np.inf), np.nan)
-    best = np.where(problem.real_tokens, scores, -np.inf).max(-1)
+    best = np.where(real, scores, -np.inf).max(-1)
     globally = (own[..., 0] == best).all(-1)
     locally = feasible & (gaps > 0).all((-2, -1))
-    if batch:
+    if feasible.ndim:
         return LocalOptimality(feasible, locally, globally, solution.neighbors, gap, solution)
     return LocalOptimality(bool(feasible), bool(locally), bool(globally), solution.neighbors, float(gap), solution)
