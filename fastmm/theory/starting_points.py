@@ -176,7 +176,7 @@ def _run_all(
     options: dict[str, Any],
     ends: IntArray,
     saturation: FloatArray,
-    callback: Callable[[int], None] | None,
+    callback: Callable[[int], object] | None,
 ) -> int:
     """Fills the selected tokens and the saturation of each start; returns how many were done."""
     for begin in range(0, len(starts), _RUNS):
