@@ -146,6 +146,25 @@ def test_limits_have_their_statuses():
         mm.att_svm(K, selected, max_iter=3)
 
 
+def test_an_interrupted_batch_keeps_the_answers_it_has(monkeypatch):
+    K, selected = planted(900, 24, 24, 6)
+    search, calls = passes._Keys.search, []
+
+    def interrupted(keys, w):
+        calls.append(keys)
+        if len({id(own) for own in calls}) == 2:
+            raise KeyboardInterrupt
+        return search(keys, w)
+
+    monkeypatch.setattr(passes._Keys, "search", interrupted)
+    with pytest.raises(mm.NotSolvedError, match="interrupted") as caught:
+        mm.att_svm(np.stack([K, K, K]), selected)
+    result = caught.value.result
+    assert result.optimal.tolist() == [True, False, False]
+    assert result.certificate[0].ok
+    assert np.isnan(result.best[1:]).all()
+
+
 def test_an_infeasible_one_names_its_inputs():
     K, selected = planted(1000, 24, 24, 6)
     K[17] = K[400]  # the same keys with another token selected cannot both be separated

@@ -42,9 +42,34 @@ class _Search(NamedTuple):
 def solve(program: AttProgram, options: Options, start_dual: FloatArray | None = None) -> dict[str, Any]:
     """All programs of a batch of large ones, as arrays like those of the compiled solver."""
     start = starting(options.start, program) if start_dual is None else (start_dual, None)
-    answers = [_solve_one(program, index, options, *start) for index in range(program.count)]
-    return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]} | {
-        "interrupted": any(answer["interrupted"] for answer in answers)
+    answers: list[dict[str, Any]] = []
+    for index in range(program.count):
+        try:
+            answer = _solve_one(program, index, options, *start)
+        except KeyboardInterrupt:
+            answer = {"interrupted": True}
+        if answer["interrupted"]:
+            break
+        answers.append(answer)
+    interrupted = len(answers) < program.count
+    unsolved = _blank(program.n * program.T, Status.max_iter, np.full(program.d, np.nan), 0)
+    answers += [unsolved] * (program.count - len(answers))
+    return {name: np.stack([answer[name] for answer in answers]) for name in unsolved} | {"interrupted": interrupted}
+
+
+def _blank(rows: int, status: int, w: FloatArray, steps: int) -> dict[str, Any]:
+    """An answer without multipliers."""
+    return {
+        "status": np.int8(status),
+        "point": w,
+        "dual": np.zeros(rows),
+        "neighbors": np.zeros(rows, bool),
+        "farkas": np.zeros(rows),
+        "equality_dual": np.zeros(0),
+        "equality_farkas": np.zeros(0),
+        "residuals": np.full(3, np.nan),
+        "steps": np.int64(steps),
+        "interrupted": False,
     }
 
 
@@ -105,7 +130,7 @@ def _solve_one(
         multipliers = np.concatenate([multipliers[keep], np.zeros(len(fresh))])
         if (options.max_iter is not None and steps >= options.max_iter) or options.seconds_left <= 0:
             stop = Status.time_limit if options.seconds_left <= 0 else Status.max_iter
-            return keys.stopped(stop, w, steps)
+            return _blank(program.n * program.T, stop, w, steps)
         w, raw, multipliers = _inner(keys, places, multipliers, options, steps)
         steps += int(raw["steps"][0])
 
@@ -233,7 +258,7 @@ class _Keys:
         neighbors = np.zeros(self.n * self.T, bool)
         neighbors[near[slack <= on_margin]] = True
         status = Status.optimal if primal <= TOLERANCE else Status.ill_conditioned
-        out = self._blank(status, w, steps)
+        out = _blank(self.n * self.T, status, w, steps)
         if status == Status.optimal:
             out["dual"][places] = multipliers
             out["neighbors"] = neighbors
@@ -242,26 +267,8 @@ class _Keys:
 
     def failed(self, raw: dict[str, Any], places: IntArray, w: FloatArray, steps: int) -> dict[str, Any]:
         """The rows of the working set have no answer: nor have all."""
-        out = self._blank(int(raw["status"][0]), w, steps)
+        out = _blank(self.n * self.T, int(raw["status"][0]), w, steps)
         out["farkas"][places] = raw["farkas"][0]
         out["residuals"] = raw["residuals"][0]
         out["interrupted"] = bool(raw["interrupted"])
         return out
-
-    def stopped(self, status: int, w: FloatArray, steps: int) -> dict[str, Any]:
-        return self._blank(status, w, steps)
-
-    def _blank(self, status: int, w: FloatArray, steps: int) -> dict[str, Any]:
-        rows = self.n * self.T
-        return {
-            "status": np.int8(status),
-            "point": w,
-            "dual": np.zeros(rows),
-            "neighbors": np.zeros(rows, bool),
-            "farkas": np.zeros(rows),
-            "equality_dual": np.zeros(0),
-            "equality_farkas": np.zeros(0),
-            "residuals": np.full(3, np.nan),
-            "steps": np.int64(steps),
-            "interrupted": False,
-        }
