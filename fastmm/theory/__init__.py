@@ -1,7 +1,20 @@
 """The paper's definitions as decision procedures on problems and answers."""
 
 from fastmm.theory.correlation import correlation
+from fastmm.theory.enumeration import LocalDirection, LocalDirections, locally_optimal_directions
 from fastmm.theory.optimality import LocalOptimality, local_optimality
 from fastmm.theory.starting_points import Basins, basins
+from fastmm.theory.verdict import Verdict, classify
 
-__all__ = ["Basins", "LocalOptimality", "basins", "correlation", "local_optimality"]
+__all__ = [
+    "Basins",
+    "LocalDirection",
+    "LocalDirections",
+    "LocalOptimality",
+    "Verdict",
+    "basins",
+    "classify",
+    "correlation",
+    "local_optimality",
+    "locally_optimal_directions",
+]
