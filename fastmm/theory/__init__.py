@@ -2,6 +2,7 @@
 
 from fastmm.theory.correlation import correlation
 from fastmm.theory.enumeration import LocalDirection, LocalDirections, locally_optimal_directions
+from fastmm.theory.lipschitz import Smoothness, smoothness
 from fastmm.theory.optimality import LocalOptimality, local_optimality
 from fastmm.theory.starting_points import Basins, basins
 from fastmm.theory.verdict import Verdict, classify
@@ -11,10 +12,12 @@ __all__ = [
     "LocalDirection",
     "LocalDirections",
     "LocalOptimality",
+    "Smoothness",
     "Verdict",
     "basins",
     "classify",
     "correlation",
     "local_optimality",
     "locally_optimal_directions",
+    "smoothness",
 ]
