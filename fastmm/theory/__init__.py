@@ -1,5 +1,6 @@
 """The paper's definitions as decision procedures on problems and answers."""
 
+from fastmm.theory.cones import Cone, cone
 from fastmm.theory.correlation import correlation
 from fastmm.theory.enumeration import LocalDirection, LocalDirections, locally_optimal_directions
 from fastmm.theory.lipschitz import Smoothness, smoothness
@@ -9,6 +10,7 @@ from fastmm.theory.verdict import Verdict, classify
 
 __all__ = [
     "Basins",
+    "Cone",
     "LocalDirection",
     "LocalDirections",
     "LocalOptimality",
@@ -16,6 +18,7 @@ __all__ = [
     "Verdict",
     "basins",
     "classify",
+    "cone",
     "correlation",
     "local_optimality",
     "locally_optimal_directions",
