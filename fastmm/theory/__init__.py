@@ -1,5 +1,6 @@
 """The paper's definitions as decision procedures on problems and answers."""
 
+from fastmm.theory.conditions import Check, assumption_a, assumption_b, general_position
 from fastmm.theory.cones import Cone, cone
 from fastmm.theory.correlation import correlation
 from fastmm.theory.enumeration import LocalDirection, LocalDirections, locally_optimal_directions
@@ -10,16 +11,20 @@ from fastmm.theory.verdict import Verdict, classify
 
 __all__ = [
     "Basins",
+    "Check",
     "Cone",
     "LocalDirection",
     "LocalDirections",
     "LocalOptimality",
     "Smoothness",
     "Verdict",
+    "assumption_a",
+    "assumption_b",
     "basins",
     "classify",
     "cone",
     "correlation",
+    "general_position",
     "local_optimality",
     "locally_optimal_directions",
     "smoothness",
