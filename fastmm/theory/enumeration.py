@@ -1,34 +1,37 @@
-"""All locally optimal max-margin directions of a problem: an exact search over selections of tokens."""
+"""All locally optimal selections of a problem, by a search over prefixes that cuts what cannot be separated."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from fastmm.arrays import IntArray
+from fastmm import _core
+from fastmm.arrays import BoolArray, IntArray
+from fastmm.config import resolve_threads
 from fastmm.errors import Status
-from fastmm.margin import MaxMargin, att_svm
+from fastmm.margin import MaxMargin
+from fastmm.margin.attention_svm import AttProgram
 from fastmm.problem import Problem
-from fastmm.theory.optimality import local_optimality
 
-_PROGRAMS = 20_000  # solved in one call: bounds the memory
+_CHUNK = 256  # prefixes extended together: enough for the batch solver, few enough that a small budget finds leaves
 
 
-class LocalDirection(NamedTuple):
-    """One locally optimal selection and its direction.
+@dataclass(frozen=True, eq=False)
+class LocalDirection:
+    """One locally optimal selection and its max-margin direction.
 
     Attributes
     ----------
     selected : ndarray of int, shape (n,)
     solution : MaxMargin
-        Answer of its ATT-SVM; ``solution.direction`` is the direction.
+        Answer of its ATT-SVM.
     globally_optimal : bool
         Whether every selected token has the largest score of its input, ties included.
     min_score_gap : float
-        Smallest score of a selected token minus that of a neighbor of it; inf without neighbors.
+        Smallest score of a selected token minus that of a neighbor; inf without neighbors.
     """
 
     selected: IntArray
@@ -37,65 +40,79 @@ class LocalDirection(NamedTuple):
     min_score_gap: float
 
 
-class LocalDirections(list[LocalDirection]):
-    """The locally optimal directions found: the globally optimal ones first, then by margin.
+@dataclass(frozen=True)
+class Pruned:
+    """What a search decided without looking at every selection; numbers of selections are exact integers.
 
     Attributes
     ----------
-    complete : bool
-        Whether these are all there are: False when the budget ran out, or when a program could be neither solved nor
-        refuted.
-    pruned : int
-        Selections of all tokens that were ruled out without a program of their own, because some of their inputs
-        cannot be separated together.
-    feasible : int
-        Selections that can be separated, among those that were reached.
+    infeasible, scores : int
+        Selections in the subtrees cut because their first tokens cannot be separated, and because no selected token
+        in them has a competitor with a smaller score.
+    unexplored : int
+        Selections left when the budget ran out.
+    undecided : int
+        Selections whose program is neither certified nor proved infeasible.
     programs : int
         Max-margin programs solved.
     """
 
-    def __init__(
-        self, found: Iterable[LocalDirection], complete: bool, pruned: int, feasible: int, programs: int
-    ) -> None:
-        super().__init__(found)
-        self.complete, self.pruned, self.feasible, self.programs = complete, pruned, feasible, programs
+    infeasible: int
+    scores: int
+    unexplored: int
+    undecided: int
+    programs: int
 
-    def __repr__(self) -> str:
-        own = ", ".join(str(tuple(each.selected.tolist())) for each in self)
-        rest = "complete" if self.complete else "not complete"
-        return f"<LocalDirections [{own}]: {rest}, {self.feasible} feasible, {self.pruned} pruned>"
+
+class LocalDirections(list[LocalDirection]):
+    """The list of locally optimal directions, best total score first.
+
+    Attributes
+    ----------
+    feasible : int
+        Selections found that can be separated.
+    complete : bool
+        Whether every selection of the problem has been decided.
+    pruned : Pruned
+    """
+
+    feasible: int
+    complete: bool
+    pruned: Pruned
 
 
 def locally_optimal_directions(
     problem: Problem, *, budget: int = 1_000_000, threads: int | None = None
 ) -> LocalDirections:
-    """Finds every locally optimal selection of tokens with its max-margin direction.
+    """All locally optimal max-margin (LMM) directions of one problem.
 
     Parameters
     ----------
     problem : Problem
-        One problem, no batch.
+        A single one; its keys and scores are used.
     budget : int
-        Max-margin programs to solve at most.
+        Most max-margin programs to solve. Whatever is found before it runs out is returned, with ``complete`` False.
     threads : int, optional
         See `fastmm.config.resolve_threads`; the answer is the same for any.
 
     Returns
     -------
     LocalDirections
-        A list of `LocalDirection`. Its ``complete`` says whether the search came to its end.
+        A list of `LocalDirection` with ``.complete``, ``.pruned`` and ``.feasible``.
 
     Raises
     ------
     TypeError, ValueError
-        For an argument that is no Problem, a batch, a budget that is not a positive integer.
+        For an argument that is no Problem, a batch of problems, and a budget that is not a positive integer.
 
     Notes
     -----
-    Inputs are added one after the other, those with the fewest possible tokens first. A choice for some of them that
-    cannot be separated rules out all its continuations, which are counted, not visited. In low dimension few choices
-    survive: at most about ``(n T^2)^(d-1)``, the cells that the differences of keys cut the sphere into, whereas
-    ``T^n`` is the number of all. A program is solved for each token added to each survivor, whole levels at a time.
+    Selections are built input by input. A prefix is cut when its own program is proved infeasible: more inputs only
+    add rows. So is one that no completion gives a selected token with a lower-scored competitor: the solution is a
+    combination of its neighbors' rows, all of which must have lower scores. Single tokens and pairs of inputs are
+    decided first, so that most candidates are refused by a table. The separable selections are the vertices of the
+    Minkowski sum of the inputs' hulls: of the order of ``(n T)^(d-1)``, not ``T^n``, in d dimensions. Cost: one small
+    program a separable prefix and candidate token.
 
     References
     ----------
@@ -104,70 +121,161 @@ def locally_optimal_directions(
     Examples
     --------
     >>> import fastmm as mm
-    >>> problem = mm.Problem([[[1, 0], [0, 0]], [[-2, 1], [0, 0]]], [1, 1], [1, 3])
+    >>> problem = mm.Problem([[[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]]], [1.0], [0.9, 1.09])
     >>> found = mm.theory.locally_optimal_directions(problem)
-    >>> [(each.selected.tolist(), each.globally_optimal) for each in found], found.complete
-    ([([0, 0], True), ([0, 1], False)], True)
+    >>> [record.selected.tolist() for record in found], found.complete, found.pruned.infeasible
+    ([[0], [1]], True, 0)
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: got {type(problem).__name__}; allowed: a Problem")
-    if problem.batch_shape:
-        raise ValueError(f"problem: got a batch of shape {problem.batch_shape}; allowed: one problem")
-    if isinstance(budget, bool) or not hasattr(budget, "__index__") or int(budget) < 1:
+    single("locally_optimal_directions", problem)
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise ValueError(f"budget: got {budget!r}; allowed: a positive integer")
-    search = _Search(problem, int(budget), threads)
-    selections = search.run()
-    decided = local_optimality(problem, selections, threads=threads)
-    order = np.flatnonzero(decided.locally_optimal)
-    best = np.asarray(decided.globally_optimal)[order]
-    order = order[np.lexsort((-np.asarray(decided.solution.margin)[order], ~best))]
-    found = [_record(problem, selections[k], threads) for k in order]
-    return LocalDirections(found, search.complete, search.pruned, len(selections), search.programs)
+    return _Search(problem, int(budget), resolve_threads(threads)).run()
 
 
-def _record(problem: Problem, selected: IntArray, threads: int | None) -> LocalDirection:
-    own = local_optimality(problem, selected, threads=threads)
-    return LocalDirection(selected, own.solution, bool(own.globally_optimal), float(own.min_score_gap))
+def single(name: str, problem: Any) -> None:
+    """Refuses what is no Problem, or a batch of them."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem: got {type(problem).__name__}; allowed: a fastmm.Problem")
+    if problem.batch_shape:
+        raise ValueError(f"problem: got a batch {problem.batch_shape}; allowed in {name}: a single problem")
 
 
 class _Search:
-    """Choices for more and more inputs, as far as the budget goes."""
+    """Depth first over chunks of prefixes; tokens of higher score come first, so that the best directions do."""
 
-    def __init__(self, problem: Problem, budget: int, threads: int | None) -> None:
+    def __init__(self, problem: Problem, budget: int, threads: int) -> None:
         self.problem, self.budget, self.threads = problem, budget, threads
-        lengths = problem.lengths
-        self.lengths = np.full(problem.n, problem.T) if lengths is None else np.asarray(lengths)
-        self.programs, self.pruned, self.complete = 0, 0, True
+        self.n, self.T = problem.n, problem.T
+        self.real = np.broadcast_to(problem.real_tokens, (self.n, self.T))
+        self.scores = np.where(self.real, problem.scores, -np.inf)
+        self.order = np.argsort(-self.scores, axis=-1, kind="stable")
+        lowest = np.where(self.real, self.scores, np.inf).min(-1, keepdims=True)
+        self.beats: BoolArray = self.real & (self.scores > lowest)  # has a competitor with a smaller score
+        self.counts = self.real.sum(-1).tolist()
+        self.below = [1] * (self.n + 1)  # selections of the inputs from i on
+        for i in reversed(range(self.n)):
+            self.below[i] = self.below[i + 1] * self.counts[i]
+        self.rows = self.counts != [1] * self.n
+        self.keys = np.ascontiguousarray(problem.K.reshape(self.n, self.T, problem.d_k))
+        self.lengths = None if problem.lengths is None else problem.lengths.reshape(self.n)
+        self.infeasible = self.by_score = self.undecided = self.programs = self.feasible = 0
+        self.found: list[tuple[IntArray, dict[str, Any], float]] = []
 
-    def run(self) -> IntArray:
-        """The feasible selections of all inputs, in the problem's order."""
-        single = [self._survivors(np.array([i]), np.arange(self.lengths[i])[:, None]) for i in range(self.problem.n)]
-        order = np.argsort([len(own) for own in single], kind="stable")
-        self.pruned = 0  # counted anew, along the order that is taken
-        chosen = np.zeros((1, 0), dtype=np.int64)
-        for level, i in enumerate(order):
-            rest = math.prod(int(self.lengths[j]) for j in order[level + 1 :])
-            self.pruned += len(chosen) * (int(self.lengths[i]) - len(single[i])) * rest
-            grown = np.hstack([np.repeat(chosen, len(single[i]), axis=0), np.tile(single[i], (len(chosen), 1))])
-            chosen = grown if level == 0 else self._survivors(order[: level + 1], grown)
-            self.pruned += (len(grown) - len(chosen)) * rest if level + 1 < len(order) else 0
-        whole = np.empty_like(chosen)
-        whole[:, order] = chosen
-        return whole[np.lexsort(whole.T[::-1])] if self.problem.n else whole
+    def run(self) -> LocalDirections:
+        alone = self._alone()
+        self.together = self._pairs(alone)
+        stack = [np.zeros((1, 0), np.int64)]
+        unexplored = 0
+        while stack:
+            prefixes = stack.pop()
+            if self.programs >= self.budget:
+                unexplored += len(prefixes) * self.below[prefixes.shape[1]]
+                continue
+            if len(prefixes) > _CHUNK:
+                stack += [prefixes[_CHUNK:], prefixes[:_CHUNK]]
+                continue
+            depth = prefixes.shape[1]
+            if depth == self.n:  # no inputs at all
+                self._decide(prefixes)
+                continue
+            candidates = self._extend(prefixes, alone)
+            room = self.budget - self.programs
+            unexplored += len(candidates[room:]) * self.below[depth + 1]
+            if len(candidates):
+                kept = self._decide(candidates[:room])
+                if depth + 1 < self.n and len(kept):
+                    stack.append(kept)
+        return self._result(unexplored)
 
-    def _survivors(self, inputs: IntArray, choices: IntArray) -> IntArray:
-        """Those choices (rows) for some inputs that can be separated, or whose program is not decided."""
-        affordable = max(0, self.budget - self.programs)
-        if len(choices) > affordable:
-            self.complete = False
-            choices = choices[:affordable]
-        keys, lengths = self.problem.K[inputs], None if self.problem.lengths is None else self.lengths[inputs]
-        kept = [choices[:0]]
-        for begin in range(0, len(choices), _PROGRAMS):
-            part = choices[begin : begin + _PROGRAMS]
-            status = np.asarray(att_svm(keys, part, lengths=lengths, threads=self.threads, throw=False).status)
-            undecided = (status != Status.optimal) & (status != Status.infeasible)
-            self.complete = self.complete and not undecided.any()
-            self.programs += len(part)
-            kept.append(part[status != Status.infeasible])
-        return np.concatenate(kept)
+    def _alone(self) -> BoolArray:
+        """Tokens (n, T) that are not proved inseparable from the others of their input."""
+        alone: BoolArray = self.real.copy()
+        if self.n > 1:
+            inputs, tokens = np.nonzero(self.real)
+            alone[inputs, tokens] = self._possible(np.arange(self.n)[:, None], inputs, tokens[:, None])
+        return alone
+
+    def _pairs(self, alone: BoolArray) -> dict[tuple[int, int], BoolArray]:
+        """For inputs j < i, tokens (T, T) that are not proved inseparable together; empty when it would not pay."""
+        tokens = [np.flatnonzero(own) for own in alone]
+        pairs = list(combinations(range(self.n), 2))
+        sizes = [len(tokens[j]) * len(tokens[i]) for j, i in pairs]
+        if self.n < 3 or sum(sizes) > self.budget // 4:
+            return {}
+        both = np.concatenate(
+            [np.stack(np.meshgrid(tokens[j], tokens[i], indexing="ij"), -1).reshape(-1, 2) for j, i in pairs]
+        )
+        which = np.repeat(np.arange(len(pairs)), sizes)
+        table = np.zeros((len(pairs), self.T, self.T), dtype=bool)
+        table[which, both[:, 0], both[:, 1]] = self._possible(np.array(pairs), which, both)
+        return dict(zip(pairs, table, strict=True))
+
+    def _extend(self, prefixes: IntArray, alone: BoolArray) -> IntArray:
+        """Candidates (count, depth + 1) that neither the tables nor the scores refuse."""
+        depth = prefixes.shape[1]
+        allowed = np.broadcast_to(alone[depth], (len(prefixes), self.T)).copy()
+        if self.together:
+            for j in range(depth):
+                allowed &= self.together[j, depth][prefixes[:, j]]
+        self.infeasible += (len(prefixes) * self.counts[depth] - int(allowed.sum())) * self.below[depth + 1]
+        if self.rows and not self.beats[depth + 1 :].any():
+            lost = allowed & ~self.beats[depth]
+            if depth:
+                lost &= ~self.beats[np.arange(depth), prefixes].any(-1)[:, None]
+            self.by_score += int(lost.sum()) * self.below[depth + 1]
+            allowed &= ~lost
+        order = self.order[depth]
+        row, place = np.nonzero(allowed[:, order])
+        return np.concatenate([prefixes[row], order[place][:, None]], axis=1)
+
+    def _decide(self, candidates: IntArray) -> IntArray:
+        """Those that are not proved inseparable; whole selections are judged and noted."""
+        depth = candidates.shape[1]
+        if depth < self.n and depth <= (2 if self.together else 1):
+            return candidates  # the tables have decided them
+        raw = self._solve(np.arange(depth)[None], np.zeros(len(candidates), np.int64), candidates)
+        status = raw["status"]
+        infeasible = status == Status.infeasible
+        self.infeasible += int(infeasible.sum()) * self.below[depth]
+        if depth == self.n:
+            solved = status == Status.optimal
+            self.feasible += int(solved.sum())
+            self.undecided += int((~solved & ~infeasible).sum())
+            own = np.take_along_axis(self.scores[None], candidates[..., None], axis=-1)
+            neighbors = raw["neighbors"].reshape(len(candidates), self.n, self.T)
+            gaps = np.where(neighbors, own - np.where(self.real, self.scores, 0), np.inf)
+            gap = gaps.min((-2, -1), initial=np.inf)
+            for k in np.flatnonzero(solved & (gap > 0)):
+                own_raw = {name: value[k : k + 1] for name, value in raw.items() if isinstance(value, np.ndarray)}
+                self.found.append((candidates[k], own_raw, float(gap[k])))
+        return candidates[~infeasible]
+
+    def _possible(self, inputs: IntArray, which: IntArray, selected: IntArray) -> BoolArray:
+        possible: BoolArray = self._solve(inputs, which, selected)["status"] != Status.infeasible
+        return possible
+
+    def _solve(self, inputs: IntArray, which: IntArray, selected: IntArray) -> dict[str, Any]:
+        """Programs of the inputs ``inputs[which]`` by the compiled batch solver, without a public call's checks."""
+        self.programs += len(selected)
+        lengths = None if self.lengths is None else np.ascontiguousarray(self.lengths[inputs[which]])
+        settings = _core.MarginSettings(threads=self.threads)
+        chosen = np.ascontiguousarray(selected, np.int64)
+        block = np.ascontiguousarray(which, np.int64)
+        raw = _core.att_svm(np.ascontiguousarray(self.keys[inputs]), block, chosen, None, lengths, settings)
+        if raw["interrupted"]:
+            raise KeyboardInterrupt
+        return raw
+
+    def _result(self, unexplored: int) -> LocalDirections:
+        best = self.scores.max(-1)
+        inputs = np.arange(self.n)
+        found = LocalDirections()
+        for selected, raw, gap in sorted(self.found, key=lambda item: -self.scores[inputs, item[0]].sum()):
+            solution = MaxMargin.from_raw(raw, (), (self.n, self.T), (self.problem.d_k,), AttProgram.solver)
+            solution.remember(AttProgram(self.problem.K, selected, None, self.problem.lengths))
+            globally = bool(np.all(self.scores[inputs, selected] == best))
+            found.append(LocalDirection(selected, solution, globally, gap))
+        found.feasible = self.feasible
+        found.complete = not (unexplored or self.undecided)
+        found.pruned = Pruned(self.infeasible, self.by_score, unexplored, self.undecided, self.programs)
+        return found
