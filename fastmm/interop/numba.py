@@ -159,39 +159,47 @@ def _need(name: str, given: Any, ndim: int, dtype: Any) -> None:
         raise TypingError(f"{name}: got {given}; allowed: a C-contiguous array of {dtype} with {ndim} axes")
 
 
-def _need_writable(name: str, given: Any, dtype: Any) -> None:
-    _need(name, given, 1, dtype)
-    if not given.mutable:
-        raise TypingError(f"{name}: got a read-only array; allowed: one that can be filled")
+def _need_inputs(lengths: Any, **given: Any) -> None:
+    for name, (array, ndim) in given.items():
+        _need(name, array, ndim, types.float64)
+    if not (lengths is None or isinstance(lengths, types.Omitted | types.NoneType)):
+        _need("lengths", lengths, 1, types.int64)
+
+
+def _need_outputs(**given: Any) -> None:
+    for name, array in given.items():
+        _need(name, array, 1, types.float64)
+        if not array.mutable:
+            raise TypingError(f"{name}: got a read-only array; allowed: one that can be filled")
 
 
 @numba.njit(nogil=True)
-def _check(n: int, T: int, loss: int, lengths: Any) -> None:
+def _check(K: Any, p: Any, gradient: Any, direction: Any, loss: int, lengths: Any) -> int:
+    """Refuses shapes that do not fit the keys; the address of the lengths, 0 without them."""
+    n, T, d = K.shape
     if n < 1 or T < 1:
         raise ValueError("K: got no inputs or no tokens; allowed: at least one of each")
+    if len(p) != d or len(gradient) != d or len(direction) != d:
+        raise ValueError("p, its gradient and its direction: their length is not d, that of the keys")
     if loss < 0 or loss > 2:
         raise ValueError("loss: allowed: LOGISTIC, EXPONENTIAL, CORRELATION")
+    if lengths is None:  # decided while compiling
+        return 0
+    if len(lengths) != n:
+        raise ValueError("lengths: want one an input")
     for length in lengths:
         if length < 1 or length > T:
             raise ValueError("lengths: allowed: from 1 to the number of tokens T")
-
-
-def _none(types_of: Any) -> bool:
-    return types_of is None or isinstance(types_of, (types.Omitted, types.NoneType))
+    return int(lengths.ctypes.data)
 
 
 @numba.njit(nogil=True)
 def _run_p(K: Any, scores: Any, p: Any, gradient: Any, direction: Any, loss: int, lengths: Any) -> tuple[float, float]:
+    own = _check(K, p, gradient, direction, loss, lengths)
     n, T, d = K.shape
-    _check(n, T, loss, lengths)
     if scores.shape != (n, T):
         raise ValueError("scores: its shape is not (n, T), that of the keys")
-    if len(p) != d or len(gradient) != d or len(direction) != d:
-        raise ValueError("p, gradient, direction: their length is not d, that of the keys")
-    if len(lengths) != 0 and len(lengths) != n:
-        raise ValueError("lengths: want one an input")
     log_norm = np.empty(1)
-    own = lengths.ctypes.data if len(lengths) != 0 else 0
     risk = _of_p(
         loss, n, T, d, K.ctypes.data, scores.ctypes.data, own, p.ctypes.data, gradient.ctypes.data,
         direction.ctypes.data, log_norm.ctypes.data,
@@ -203,17 +211,8 @@ def _run_p(K: Any, scores: Any, p: Any, gradient: Any, direction: Any, loss: int
 def _gradient_p(
     K: Any, scores: Any, p: Any, gradient: Any, direction: Any, loss: Any = LOGISTIC, lengths: Any = None
 ) -> Callable[..., tuple[float, float]]:
-    f8 = types.float64
-    _need("K", K, 3, f8)
-    _need("scores", scores, 2, f8)
-    _need("p", p, 1, f8)
-    _need_writable("gradient", gradient, f8)
-    _need_writable("direction", direction, f8)
-    if _none(lengths):
-        return lambda K, scores, p, gradient, direction, loss=LOGISTIC, lengths=None: _run_p(
-            K, scores, p, gradient, direction, loss, np.empty(0, np.int64)
-        )
-    _need("lengths", lengths, 1, types.int64)
+    _need_inputs(lengths, K=(K, 3), scores=(scores, 2), p=(p, 1))
+    _need_outputs(gradient=gradient, direction=direction)
     return lambda K, scores, p, gradient, direction, loss=LOGISTIC, lengths=None: _run_p(
         K, scores, p, gradient, direction, loss, lengths
     )
@@ -224,21 +223,16 @@ def _run_pv(
     K: Any, X: Any, Y: Any, p: Any, v: Any, gradient_in_p: Any, direction_p: Any, gradient_v: Any,
     direction_v: Any, loss: int, lengths: Any,
 ) -> tuple[float, float, float]:  # fmt: skip
+    own = _check(K, p, gradient_in_p, direction_p, loss, lengths)
     n, T, d = K.shape
-    _check(n, T, loss, lengths)
     if X.shape[0] != n or X.shape[1] != T:
         raise ValueError("X: its inputs or tokens are not as many as those of the keys")
     d_v = X.shape[2]
     if len(Y) != n:
         raise ValueError("Y: want one label an input")
-    if len(p) != d or len(gradient_in_p) != d or len(direction_p) != d:
-        raise ValueError("p, gradient_in_p, direction_p: their length is not d, that of the keys")
     if len(v) != d_v or len(gradient_v) != d_v or len(direction_v) != d_v:
         raise ValueError("v, gradient_v, direction_v: their length is not d_v, that of the values")
-    if len(lengths) != 0 and len(lengths) != n:
-        raise ValueError("lengths: want one an input")
     log_norms = np.empty(2)
-    own = lengths.ctypes.data if len(lengths) != 0 else 0
     risk = _of_pv(
         loss, n, T, d, d_v, K.ctypes.data, X.ctypes.data, Y.ctypes.data, own, p.ctypes.data, v.ctypes.data,
         gradient_in_p.ctypes.data, direction_p.ctypes.data, log_norms.ctypes.data, gradient_v.ctypes.data,
@@ -252,17 +246,8 @@ def _gradient_pv(
     K: Any, X: Any, Y: Any, p: Any, v: Any, gradient_in_p: Any, direction_p: Any, gradient_v: Any,
     direction_v: Any, loss: Any = LOGISTIC, lengths: Any = None,
 ) -> Callable[..., tuple[float, float, float]]:  # fmt: skip
-    f8 = types.float64
-    for name, given, ndim in (("K", K, 3), ("X", X, 3), ("Y", Y, 1), ("p", p, 1), ("v", v, 1)):
-        _need(name, given, ndim, f8)
-    outputs = (gradient_in_p, direction_p, gradient_v, direction_v)
-    for name, given in zip(("gradient_in_p", "direction_p", "gradient_v", "direction_v"), outputs, strict=True):
-        _need_writable(name, given, f8)
-    if _none(lengths):
-        return lambda K, X, Y, p, v, gradient_in_p, direction_p, gradient_v, direction_v, loss=LOGISTIC, lengths=None: (
-            _run_pv(K, X, Y, p, v, gradient_in_p, direction_p, gradient_v, direction_v, loss, np.empty(0, np.int64))
-        )
-    _need("lengths", lengths, 1, types.int64)
+    _need_inputs(lengths, K=(K, 3), X=(X, 3), Y=(Y, 1), p=(p, 1), v=(v, 1))
+    _need_outputs(gradient_in_p=gradient_in_p, direction_p=direction_p, gradient_v=gradient_v, direction_v=direction_v)
     return lambda K, X, Y, p, v, gradient_in_p, direction_p, gradient_v, direction_v, loss=LOGISTIC, lengths=None: (
         _run_pv(K, X, Y, p, v, gradient_in_p, direction_p, gradient_v, direction_v, loss, lengths)
     )

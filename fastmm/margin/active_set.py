@@ -19,10 +19,8 @@ def solve(program: Program, options: Options, start_dual: FloatArray | None = No
 
         raw: dict[str, Any] = osqp_backend.solve(program, options)
         solver = "osqp"
-    elif program.large:
-        raw, solver = program.by_passes(options, start_dual), "working set"
     else:
-        raw, solver = program.native(options.settings(program, start_dual)), program.solver
+        raw, solver = program.solved(options, start_dual)
     if program.norm != 2:
         from fastmm.margin import power_norm
 

@@ -122,14 +122,11 @@ class AttProgram(TokenProgram):
         self.d = self._width
         self._relaxed = None if loose is None else self._whole(loose)
 
-    @property
-    def large(self) -> bool:
-        """Whether one program has so many rows that they had better not all be built."""
-        return self.count > 0 and self.n * (self.T - 1) * self.d >= LARGE
-
-    def by_passes(self, options: Options, start_dual: FloatArray | None) -> dict[str, Any]:
-        """All programs solved with a working set of rows."""
-        return passes.solve(self, options, start_dual)
+    def solved(self, options: Options, start_dual: FloatArray | None) -> tuple[dict[str, Any], str]:
+        """Programs of so many rows that they had better not all be built are solved with a working set of them."""
+        if self.count and self.n * (self.T - 1) * self.d >= LARGE:
+            return passes.solve(self, options, start_dual), "working set"
+        return super().solved(options, start_dual)
 
     def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
         """All programs solved by the compiled active set."""

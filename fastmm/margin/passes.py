@@ -18,7 +18,8 @@ from fastmm.arrays import FloatArray, IntArray
 from fastmm.config import resolve_threads
 from fastmm.errors import Status
 from fastmm.margin.certificate import ON_MARGIN, TOLERANCE
-from fastmm.margin.program import Options, Program, starting
+from fastmm.margin.least_norm import RowProgram
+from fastmm.margin.program import Options, starting
 
 if TYPE_CHECKING:
     from fastmm.margin.attention_svm import AttProgram
@@ -29,6 +30,7 @@ LARGE = 400_000
 _ADDED = 256  # rows a pass at most, and one an input: with more the small programs take longer than passes
 _KEPT = 10  # rows that are kept for each dimension, active or not
 _CHUNK = 1 << 22  # entries of keys that are widened to doubles at a time
+_WORTH = 0.01  # of what a certificate allows: rows that fall short by less are not added
 _ULPS = 64.0  # rounding of a dot product, in units of the last place of |k||w|: what screening leaves to exact rows
 
 
@@ -71,24 +73,6 @@ def _blank(rows: int, status: int, w: FloatArray, steps: int) -> dict[str, Any]:
         "steps": np.int64(steps),
         "interrupted": False,
     }
-
-
-class _Small(Program):
-    """The rows of the working set as a program of their own."""
-
-    name = "att_svm"
-
-    def __init__(self, A: FloatArray, b: FloatArray) -> None:
-        self.batch, self.row_shape, self.d = (), (len(A),), A.shape[1]
-        self._A, self._b = A, b
-
-    def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
-        none = np.zeros(1, np.int64)
-        nothing = np.zeros((1, 0, self.d))
-        return _core.min_norm(self._A[None], none, self._b[None], nothing, none, np.zeros((1, 0)), settings)
-
-    def rows(self, index: int) -> Any:
-        raise NotImplementedError
 
 
 def _solve_one(
@@ -140,9 +124,8 @@ def _inner(
 ) -> tuple[FloatArray, dict[str, Any], FloatArray]:
     """The program of some rows, begun from multipliers."""
     left = None if options.max_iter is None else max(1, int(options.max_iter) - steps)
-    small = _Small(*keys.rows(places))
-    settings = replace(options, start=None, max_iter=left, begun=options.begun).settings(small, multipliers[None])
-    raw = small.native(settings)
+    small = RowProgram(*keys.rows(places), None, None)
+    raw = small.native(replace(options, start=None, max_iter=left).settings(small, multipliers[None]))
     return raw["point"][0], raw, raw["dual"][0]
 
 
@@ -223,7 +206,7 @@ class _Keys:
             suspects = suspects[np.argsort(least[suspects], kind="stable")[:_ADDED]]
         places = np.sort(suspects * self.T + search.slack[suspects].argmin(axis=1))
         slack, lacking, _ = self._exact(places, w)
-        return places[slack < -0.01 * lacking]
+        return places[slack < -_WORTH * lacking]
 
     def tightest(self, search: _Search) -> IntArray:
         """The tightest row of each of the tightest inputs."""

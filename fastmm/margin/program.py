@@ -49,18 +49,13 @@ class Program(ABC):
         """Shape of the solution of one program; d is the number of its entries."""
         return (self.d,)
 
-    @property
-    def large(self) -> bool:
-        """Whether `by_passes` is faster than `native`."""
-        return False
-
-    def by_passes(self, options: Options, start_dual: FloatArray | None) -> dict[str, Any]:
-        """All programs solved by passes over the data that build few rows at a time; what says `large` has this."""
-        raise NotImplementedError
-
     @abstractmethod
     def native(self, settings: _core.MarginSettings) -> dict[str, Any]:
         """All programs solved by the compiled active set."""
+
+    def solved(self, options: Options, start_dual: FloatArray | None) -> tuple[dict[str, Any], str]:
+        """All programs solved in the way that suits them, and its name."""
+        return self.native(options.settings(self, start_dual)), self.solver
 
     @abstractmethod
     def rows(self, index: int) -> Rows:
