@@ -1,21 +1,49 @@
 """The paper's definitions as decision procedures on problems and answers."""
 
+from fastmm.theory.assumptions import (
+    Check,
+    assumption_a,
+    assumption_b,
+    assumption_c,
+    assumption_d,
+    distinct_scores,
+    general_position,
+    unique_optimum,
+)
 from fastmm.theory.classification import Classification, classify
+from fastmm.theory.conditions import lemma2, separable, theorem_conditions
+from fastmm.theory.cones import Cone, cone
 from fastmm.theory.correlation import correlation
 from fastmm.theory.directions import DirectionOptimality, direction_optimality
 from fastmm.theory.enumeration import LocalDirection, LocalDirections, Pruned, locally_optimal_directions
+from fastmm.theory.lipschitz import Smoothness, smoothness
 from fastmm.theory.optimality import LocalOptimality, local_optimality
 
 __all__ = [
+    "Check",
     "Classification",
+    "Cone",
     "DirectionOptimality",
     "LocalDirection",
     "LocalDirections",
     "LocalOptimality",
     "Pruned",
+    "Smoothness",
+    "assumption_a",
+    "assumption_b",
+    "assumption_c",
+    "assumption_d",
     "classify",
+    "cone",
     "correlation",
     "direction_optimality",
+    "distinct_scores",
+    "general_position",
+    "lemma2",
     "local_optimality",
     "locally_optimal_directions",
+    "separable",
+    "smoothness",
+    "theorem_conditions",
+    "unique_optimum",
 ]

@@ -221,7 +221,7 @@ class _Search:
         if self.rows and not self.beats[depth + 1 :].any():
             lost = allowed & ~self.beats[depth]
             if depth:
-                lost &= ~self.beats[np.arange(depth), prefixes].any(-1)[:, None]
+                lost &= ~np.any(self.beats[np.arange(depth), prefixes], axis=-1, keepdims=True)
             self.by_score += int(lost.sum()) * self.below[depth + 1]
             allowed &= ~lost
         order = self.order[depth]
@@ -248,7 +248,8 @@ class _Search:
             for k in np.flatnonzero(solved & (gap > 0)):
                 own_raw = {name: value[k : k + 1] for name, value in raw.items() if isinstance(value, np.ndarray)}
                 self.found.append((candidates[k], own_raw, float(gap[k])))
-        return candidates[~infeasible]
+        kept: IntArray = candidates[~infeasible]
+        return kept
 
     def _possible(self, inputs: IntArray, which: IntArray, selected: IntArray) -> BoolArray:
         possible: BoolArray = self._solve(inputs, which, selected)["status"] != Status.infeasible
