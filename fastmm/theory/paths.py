@@ -10,8 +10,8 @@ import numpy as np
 from fastmm import arrays, losses, rules
 from fastmm.arrays import FloatArray
 from fastmm.descent import descend
-from fastmm.losses import Loss
 from fastmm.gradients import descent_direction
+from fastmm.losses import Loss
 from fastmm.margin import att_svm
 from fastmm.problem import Problem
 from fastmm.theory.directions import direction_optimality
@@ -49,7 +49,7 @@ class Path:
     def directions(self) -> FloatArray:
         """Unit vectors of p, shape (R, d_k); NaN where p is 0."""
         size = np.linalg.norm(self.p, axis=-1, keepdims=True)
-        return np.divide(self.p, size, out=np.full_like(self.p, np.nan), where=size > 0)
+        return np.asarray(np.divide(self.p, size, out=np.full_like(self.p, np.nan), where=size > 0))
 
 
 @dataclass(frozen=True)
@@ -246,9 +246,7 @@ def minimize_in_ball(problem: Problem, radius: float, loss: Loss, directions: Fl
     return np.asarray(best)
 
 
-def minimize_in_cone(
-    problem: Problem, radius: float, loss: Loss, directions: FloatArray, cone: _Cone
-) -> FloatArray:
+def minimize_in_cone(problem: Problem, radius: float, loss: Loss, directions: FloatArray, cone: _Cone) -> FloatArray:
     """The best point found in ball and cone, by projected normalised descent of all starts with ever shorter steps.
 
     Points are compared by the risk minus that of the tokens the axis selects, in the log domain with its sign.
@@ -275,8 +273,8 @@ def _into_cone(p: FloatArray, radius: float, cone: _Cone) -> FloatArray:
     tangent = np.tan(2 * np.arcsin(np.sqrt(cone.eps / 2)))
     outside = size > tangent * along
     nearest = (along + tangent * size) / (1 + tangent * tangent)  # projection onto the cone's edge
-    across = np.where(outside, across * np.divide(tangent * nearest, size, out=np.ones_like(size), where=size > 0), across)
-    inside = np.where(outside, nearest, along) * cone.axis + across
+    shrink = np.divide(tangent * nearest, size, out=np.ones_like(size), where=outside)
+    inside = np.where(outside, nearest, along) * cone.axis + shrink * across
     norm = np.linalg.norm(inside, axis=-1, keepdims=True)
     return np.asarray(inside * np.clip(norm, cone.least, radius) / norm)
 
