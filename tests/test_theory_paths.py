@@ -91,11 +91,11 @@ def test_joint_path_is_feasible_and_best():
 def test_bad_arguments():
     """Named, with what is allowed."""
     problem, _ = one_input(0.0)
-    with pytest.raises(ValueError, match="radii: got .*; allowed: increasing positive numbers"):
+    with pytest.raises(ValueError, match=r"radii: got .*; allowed: increasing positive numbers"):
         theory.regularization_path(problem, [2.0, 1.0])
     with pytest.raises(ValueError, match="starts: got 0"):
         theory.regularization_path(problem, [1.0], starts=0)
-    with pytest.raises(ValueError, match="q: got .*; allowed: a nonzero vector of length 2"):
+    with pytest.raises(ValueError, match=r"q: got .*; allowed: a nonzero vector of length 2"):
         theory.local_regularization_path(problem, [9.0], [0.0, 0.0], eps=0.1, least=1.0)
     with pytest.raises(ValueError, match="eps: got 1"):
         theory.local_regularization_path(problem, [9.0], [1.0, 0.0], eps=1, least=1.0)

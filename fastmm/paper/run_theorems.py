@@ -155,9 +155,7 @@ def theorem2_witness() -> Witness:
     claims += [
         Claim("theorem2.monotone", "Plain steps 1/L_tight never raise the risk.", source, "=", True, bool(falls)),
         Claim("theorem2.norm", "Their norm is larger after 20000 than after 5000.", source, "=", True, bool(grows)),
-        Claim(
-            "theorem2.turn", "Their correlation grows from 1000 to 20000.", source, "=", True, bool(turns)
-        ),
+        Claim("theorem2.turn", "Their correlation grows from 1000 to 20000.", source, "=", True, bool(turns)),
     ]
     series = [(f"start {start[1]:g}", record, 1 - cosines[:, k]) for k, start in enumerate(starts)]
     draw = lines("Theorem 2: all starts reach the GMM", ("step", "1 - correlation"), series, scales=("log", "log"))
