@@ -70,7 +70,7 @@ def test_ten_inputs_of_twenty_tokens():
     found = mm.theory.locally_optimal_directions(problem)
     assert found.complete
     assert found.feasible + found.pruned.infeasible + found.pruned.scores == 20**10
-    # every direction selects a separable selection: those that a million directions hit are all among the leaves
+    # every direction selects a separable selection: those that random directions hit are all among the leaves
     directions = rng.standard_normal((20000, 3))
     seen = np.unique(mm.theory.direction_optimality(problem, directions).selected, axis=0)
     assert 100 < len(seen) <= found.feasible

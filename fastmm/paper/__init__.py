@@ -15,11 +15,13 @@ from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
 from fastmm.paper.result import Result
 from fastmm.paper.run import FIGURES, Report, main
+from fastmm.paper.theorems import THEOREMS
 from fastmm.paper.torch_random import TorchGenerator
 from fastmm.paper.two_starts import two_starts
 
 __all__ = [
     "FIGURES",
+    "THEOREMS",
     "Claim",
     "Report",
     "Result",

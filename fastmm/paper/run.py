@@ -17,6 +17,7 @@ from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
 from fastmm.paper.report import summary, write_report
 from fastmm.paper.result import Result
+from fastmm.paper.theorems import THEOREMS
 from fastmm.paper.two_starts import two_starts
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def main(
     Parameters
     ----------
     figures : iterable of str
-        Names from ``mm.paper.FIGURES``; none for all of them.
+        Names from ``mm.paper.FIGURES`` and ``mm.paper.THEOREMS``; none for all figures.
     out : path-like
         Folder of the report: pictures, ``claims.md``, ``claims.json``, ``index.html``.
     quick : bool
@@ -83,7 +84,7 @@ def main(
     Raises
     ------
     ValueError
-        For a name that is not in ``mm.paper.FIGURES``.
+        For a name that is in neither.
     OSError
         If the report cannot be written.
 
@@ -97,10 +98,11 @@ def main(
     """
     from rich.console import Console
 
+    known: dict[str, Callable[[], Result]] = {**FIGURES, **THEOREMS}
     chosen = list(dict.fromkeys(figures)) or list(FIGURES)
     for name in chosen:
-        if name not in FIGURES:
-            raise ValueError(f"figures: got {name!r}; allowed: {', '.join(FIGURES)}")
+        if name not in known:
+            raise ValueError(f"figures: got {name!r}; allowed: {', '.join(known)}")
     if console is None:
         console = Console()
         if not console.is_terminal:
@@ -109,7 +111,7 @@ def main(
     for name in chosen:
         begin = time.perf_counter()
         with console.status(f"{name}: running and checking"):
-            results.append(FIGURES[name]())
+            results.append(known[name]())
         seconds = time.perf_counter() - begin
         console.print(f"{name:<16} {seconds:5.1f} s   {summary(results[-1:])}", highlight=False)
     with console.status("drawing"):

@@ -1,182 +1,164 @@
-"""The theorems' conditions as checks that say yes or no, with the numbers behind it."""
+"""The conditions of Lemma 2 and of Theorems 1 to 6, as lists of checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastmm import losses
+from fastmm.arrays import FloatArray
 from fastmm.losses import Loss
+from fastmm.margin import att_svm, label_svm
 from fastmm.problem import Problem
+from fastmm.theory.assumptions import (
+    RANK,
+    Check,
+    assumption_a,
+    assumption_b,
+    assumption_c,
+    distinct_scores,
+    general_position,
+    unique_optimum,
+)
+from fastmm.theory.lipschitz import smoothness
 from fastmm.theory.optimality import local_optimality
-
-_SAME_SCORE = 1e-12  # relative to the largest score of the input: scores that differ by rounding only
-_FULL_RANK = 1e-9  # smallest singular value of unit rows that counts as more than zero
-_GRID = 20001
+from fastmm.theory.single import single, single_selection
 
 
-@dataclass(frozen=True)
-class Check:
-    """A condition: whether it holds, and by how much.
-
-    Attributes
-    ----------
-    holds : bool
-    numbers : mapping of str to float
-    """
-
-    holds: bool
-    numbers: Mapping[str, float]
-
-    def __bool__(self) -> bool:
-        return self.holds
-
-
-def assumption_a(loss: str | Loss, bound: float) -> Check:
-    """Assumption A: on ``[-bound, bound]`` the loss decreases strictly, with a bounded and Lipschitz slope.
-
-    Parameters
-    ----------
-    loss : str or Loss
-        One of `fastmm.losses`, or a `fastmm.custom_loss` with its curvature.
-    bound : float
-        Positive and finite.
-
-    Returns
-    -------
-    Check
-        Numbers "M1" and "M0", the largest size of the slope and of the curvature, and "least_slope", the smallest size
-        of the slope; sampled at 20001 evenly spaced points, which include both ends.
-
-    Raises
-    ------
-    ValueError
-        For an unknown loss, a loss without curvature, a bound that is not positive and finite.
-
-    References
-    ----------
-    Tarzanagh, Li, Zhang, Oymak, "Max-Margin Token Selection in Attention Mechanism", NeurIPS 2023, assumption A.
+def separable(problem: Problem, selected: Any = None) -> Check:
+    """Whether the ATT-SVM of a selection (by default the optimal tokens) is feasible, and its margin.
 
     Examples
     --------
     >>> import fastmm as mm
-    >>> check = mm.theory.assumption_a("logistic", 5.0)
-    >>> check.holds, check.numbers["M0"]
-    (True, 0.25)
+    >>> mm.theory.separable(mm.Problem([[[1.0, 0.0], [0.0, 0.0]]], [1.0], [1.0, 0.5])).numbers
+    {'margin': 1.0}
     """
-    kind = losses.get(loss)
-    if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < np.inf:
-        raise ValueError(f"bound: got {bound!r}; allowed: a positive finite number")
-    x = np.linspace(-bound, bound, _GRID)
-    slope, bend = np.asarray(kind.slope(x)), np.asarray(kind.curvature(x))
-    numbers = {
-        "M1": float(np.abs(slope).max()),
-        "M0": float(np.abs(bend).max()),
-        "least_slope": float(-slope.max()),
-    }
-    finite = bool(np.isfinite(slope).all() and np.isfinite(bend).all())
-    return Check(finite and numbers["least_slope"] > 0, numbers)
+    single("separable", problem)
+    chosen = problem.optimal if selected is None else single_selection("separable", problem, selected)
+    found = local_optimality(problem, chosen)
+    return Check("ATT-SVM feasible", bool(found.feasible), {"margin": float(found.solution.margin)})
 
 
-def assumption_b(problem: Problem) -> Check:
-    """Assumption B: in each input all tokens but the best share one score, which is smaller.
+def lemma2(problem: Problem) -> Check:
+    """Lemma 2: unique optimal tokens, labels +1 and v in the range of W' make the optimal tokens separable.
 
-    Parameters
-    ----------
-    problem : Problem
-        One problem, no batch.
+    The witness is ``p = (W')^+ v``, for which ``K p = X v``: the logits are the scores. The claim needs positive
+    labels; with mixed ones it fails. A problem without W has ``W = I`` if its keys are its tokens.
 
     Returns
     -------
     Check
-        Numbers "spread", the largest difference of two scores of an input that are not its best, relative to the
-        largest score of that input, and "gap", the smallest difference of a best score and the next. Scores count as
-        one up to 1e-12 of the largest. Inputs of one token have nothing to compare: spread 0, gap inf.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For an argument that is no Problem, and for a batch.
-
-    References
-    ----------
-    Tarzanagh, Li, Zhang, Oymak, "Max-Margin Token Selection in Attention Mechanism", NeurIPS 2023, assumption B.
+        ``.numbers`` has the witness "p", the smallest difference of logits it leaves ("separation"), and the
+        "residual" of v against the range of W'.
 
     Examples
     --------
     >>> import fastmm as mm
-    >>> check = mm.theory.assumption_b(mm.Problem([[[1.0], [0.5], [0.5]]], [1.0], [1.0]))
-    >>> check.holds, check.numbers["gap"]
-    (True, 0.5)
+    >>> check = mm.theory.lemma2(mm.Problem([[[1.0, 0.0], [0.0, 0.0]]], [1.0], [1.0, 0.5]))
+    >>> check.ok, check.numbers["p"].tolist()
+    (True, [1.0, 0.5])
     """
-    _need_one(problem)
-    scores, real = problem.scores, problem.real_tokens
+    single("lemma2", problem)
+    v = problem.v.astype(np.float64)
+    if problem.W is not None and problem.Z is None:
+        W = problem.W.astype(np.float64)
+    elif problem.K is problem.X:
+        W = np.eye(problem.d)
+    else:
+        raise ValueError(
+            "problem: has keys of its own; allowed in lemma2: keys made by a W, or keys that are the tokens"
+        )
+    p: FloatArray = np.linalg.pinv(W.T) @ v
+    residual = float(np.linalg.norm(W.T @ p - v) / max(float(np.linalg.norm(v)), np.finfo(float).tiny))
+    real = np.broadcast_to(problem.real_tokens, (problem.n, problem.T))
+    logits = (np.where(real[..., None], problem.K, 0) @ p).astype(np.float64)
+    own = np.take_along_axis(logits, problem.optimal[:, None], axis=1)
     others = real & (np.arange(problem.T) != problem.optimal[:, None])
-    low = np.where(others, scores, np.inf).min(-1, initial=np.inf)
-    high = np.where(others, scores, -np.inf).max(-1, initial=-np.inf)
-    top = np.where(real, scores, -np.inf).max(-1, initial=-np.inf)
-    largest = np.where(real, np.abs(scores), 0.0).max(-1, initial=0.0)
-    some = others.any(-1)
-    spread = np.where(some, high - low, 0.0)[some] / np.where(largest > 0, largest, 1.0)[some]
-    numbers = {
-        "spread": float(spread.max(initial=0.0)),
-        "gap": float((top - high)[some].min(initial=np.inf)),
-    }
-    return Check(numbers["spread"] <= _SAME_SCORE and numbers["gap"] > 0, numbers)
+    separation = float(np.where(others, own - logits, np.inf).min(initial=np.inf))
+    ok = bool(np.all(problem.Y > 0)) and residual <= RANK and unique_optimum(problem).ok and separation > 0
+    return Check("Lemma 2", ok, {"p": p, "separation": separation, "residual": residual})
 
 
-def general_position(problem: Problem, selected: Any) -> Check:
-    """Whether the rows on the margin of some tokens' ATT-SVM are linearly independent.
+def theorem_conditions(
+    problem: Problem,
+    theorem: int,
+    selected: Any = None,
+    *,
+    loss: str | Loss = "logistic",
+    lr: float | None = None,
+) -> list[Check]:
+    """The conditions of Theorems 1 to 6 on a problem, one check each; all must hold.
 
     Parameters
     ----------
     problem : Problem
-        One problem, no batch.
-    selected : array_like of int, shape (n,)
-        Tokens that can be separated.
+        A single one.
+    theorem : {1, 2, 3, 4, 5, 6}
+    selected : array_like of int, shape (n,), optional
+        Of Theorems 3 to 6; the optimal tokens by default.
+    loss : {"logistic", "exponential", "correlation"}
+    lr : float, optional
+        Constant step of the gradient descent of Theorems 2 and 3; without it the largest admissible one is taken.
 
     Returns
     -------
-    Check
-        Numbers "rows", how many neighbors there are, "rank", and "least", the smallest singular value of the rows
-        scaled to norm 1; the rank counts those above 1e-9. No rows are independent, with least inf.
+    list of Check
 
     Raises
     ------
     TypeError, ValueError
-        For an argument that is no Problem, a batch, and tokens that cannot be separated.
+        For other arguments.
 
     Notes
     -----
-    The paper asks it of all sets of at most d differences of keys; the theorems use it at the margin only.
+    Not checkable here and left out: that radii and cones are "large" or "suitable" (see `cone`), and the growth
+    condition of r against R of Theorems 5 and 6, whose printed form was not available to us.
 
     Examples
     --------
     >>> import fastmm as mm
-    >>> problem = mm.Problem([[[1, 0], [0, 0]], [[-2, 1], [0, 0]]], [1, 1], [1, 3])
-    >>> mm.theory.general_position(problem, [0, 0]).numbers["rank"]
-    2.0
+    >>> problem = mm.Problem([[[1.0, 0.0], [0.0, 0.0]]], [1.0], [1.0, 0.5])
+    >>> [check.name for check in mm.theory.theorem_conditions(problem, 2) if check]
+    ['Assumption A', 'Assumption B', 'one input', 'ATT-SVM feasible', 'step size']
     """
-    _need_one(problem)
-    found = local_optimality(problem, selected)
-    if np.ndim(found.feasible):
-        raise ValueError(f"selected: got shape {np.shape(selected)}; allowed: (n,)")
-    if not found.feasible:
-        raise ValueError(f"selected: got {np.asarray(selected).tolist()}, which cannot be separated")
-    i, t = np.nonzero(found.neighbors)
-    rows = problem.K[i, np.asarray(selected)[i]].astype(np.float64) - problem.K[i, t]
-    norms = np.linalg.norm(rows, axis=-1, keepdims=True)
-    values = np.linalg.svd(rows / np.where(norms > 0, norms, 1.0), compute_uv=False) if len(rows) else np.zeros(0)
-    rank = int((values > _FULL_RANK).sum())
-    least = 0.0 if len(rows) > rows.shape[1] else float(values.min(initial=np.inf))
-    return Check(rank == len(rows), {"rows": float(len(rows)), "rank": float(rank), "least": least})
+    single("theorem_conditions", problem)
+    if isinstance(theorem, bool) or theorem not in range(1, 7):
+        raise ValueError(f"theorem: got {theorem!r}; allowed: 1 to 6")
+    kind = losses.get(loss)
+    chosen = problem.optimal if selected is None else single_selection("theorem_conditions", problem, selected)
+    checks = [assumption_a(problem, kind)]
+    if theorem == 1:
+        checks += [unique_optimum(problem), separable(problem)]
+    elif theorem == 2:
+        one = Check("one input", problem.n == 1, {"n": problem.n})
+        checks += [assumption_b(problem), one, separable(problem), _step_size(problem, kind, lr)]
+    elif theorem == 3:
+        found = local_optimality(problem, chosen)
+        local = Check("locally optimal", bool(found.locally_optimal), {"min_score_gap": float(found.min_score_gap)})
+        checks += [local, _step_size(problem, kind, lr)]
+    elif theorem == 4:
+        checks += [distinct_scores(problem), general_position(problem, chosen)]
+    else:
+        logistic = Check("logistic loss", kind.name == "logistic", {"loss": kind.name})
+        checks += [logistic, separable(problem, chosen), assumption_c(problem, chosen, support_only=theorem == 6)]
+        if theorem == 6:
+            checks.append(_relaxed(problem, chosen))
+    return checks
 
 
-def _need_one(problem: Any) -> None:
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: got {type(problem).__name__}; allowed: a Problem")
-    if problem.batch_shape:
-        raise ValueError(f"problem: got a batch of shape {problem.batch_shape}; allowed: one problem")
+def _step_size(problem: Problem, loss: Loss, lr: float | None) -> Check:
+    largest = float(smoothness(problem, "paper", loss).largest_step)
+    lr = largest if lr is None else float(lr)
+    return Check("step size", 0 < lr <= largest, {"lr": lr, "largest": largest})
+
+
+def _relaxed(problem: Problem, selected: Any) -> Check:
+    """The relaxed ATT-SVM: margin 1 for inputs on the label margin, 0 for the others."""
+    X = np.where(problem.real_tokens[..., None], problem.X, 0)
+    found = label_svm(np.take_along_axis(X, selected[:, None, None], axis=1)[:, 0], problem.Y, throw=False)
+    if not found.optimal:
+        return Check("relaxed ATT-SVM feasible", False, {"margin": 0.0})
+    relaxed = att_svm(problem.K, selected, relaxed=~found.neighbors, lengths=problem.lengths, throw=False)
+    return Check("relaxed ATT-SVM feasible", bool(relaxed.optimal), {"margin": float(relaxed.margin)})

@@ -15,6 +15,7 @@ from fastmm.errors import Status
 from fastmm.margin import MaxMargin
 from fastmm.margin.attention_svm import AttProgram
 from fastmm.problem import Problem
+from fastmm.theory.single import single
 
 _CHUNK = 256  # prefixes extended together: enough for the batch solver, few enough that a small budget finds leaves
 
@@ -130,14 +131,6 @@ def locally_optimal_directions(
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise ValueError(f"budget: got {budget!r}; allowed: a positive integer")
     return _Search(problem, int(budget), resolve_threads(threads)).run()
-
-
-def single(name: str, problem: Any) -> None:
-    """Refuses what is no Problem, or a batch of them."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem: got {type(problem).__name__}; allowed: a fastmm.Problem")
-    if problem.batch_shape:
-        raise ValueError(f"problem: got a batch {problem.batch_shape}; allowed in {name}: a single problem")
 
 
 class _Search:
