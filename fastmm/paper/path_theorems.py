@@ -78,7 +78,7 @@ def theorem4_witness() -> Witness:
     expected = {"LMM": (0.0, [1.40, 1.40, 0.126, 0.004, 0.0]), "GMM": (gmm, [1.40, 0.618, 0.098, 0.004, 0.0])}
     expected |= {f"{angle:g}": (float(angle), [1.403] * 5) for angle in (20, 45, -30, 120)}
     claims = hypotheses("theorem4", theorem_conditions(problem, 4, [1]))
-    series = []
+    series, others = [], []
     for name, (angle, want) in expected.items():
         q = [np.cos(np.radians(angle)), np.sin(np.radians(angle))]
         path = local_regularization_path(problem, radii, q, eps=3e-4, least=5.0)
@@ -86,7 +86,11 @@ def theorem4_witness() -> Witness:
         what = f"the {name} direction" if name in ("LMM", "GMM") else f"{name} degrees, no LMM direction"
         text = f"Degrees from {what} at R = 10, 20, 40, 80, 160."
         claims.append(Claim(f"theorem4.{name}", text, "Theorem 4 on Figure 1(b) [N]", "=", want, away, ANGLE))
-        series.append((name if name in ("LMM", "GMM") else f"{name}°", radii, away))
+        if name in ("LMM", "GMM"):
+            series.append((name, radii, away))
+        else:
+            others.append(away)
+    series.append(("20°, 45°, -30°, 120°", radii, np.stack(others, -1)))
     draw = lines("Theorem 4: local paths", ("R", "angle from the axis, degrees"), series)
     caption = "Angle between each cone's axis and the path within it: it vanishes for LMM directions only."
     return Witness("theorem4", "Theorem 4", caption, problem, {}, tuple(claims), draw)

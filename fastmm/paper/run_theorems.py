@@ -236,10 +236,8 @@ def counterexample_witness() -> Witness:
         ),
     )
     steps = run.history.steps[1:]
-    series = [
-        (f"({start[0]:g}, {start[1]:g})", steps, correlation(path_of(run)[1:, k], vectors[0]))
-        for k, start in enumerate(starts)
-    ]
+    cosines = np.asarray(correlation(path_of(run)[1:], vectors[0]))
+    series = [("seven starts", steps, cosines[:, :7]), ("three starts", steps, cosines[:, 7:])]
     draw = lines("Two inputs: seven starts reach the GMM, three do not", ("step", "correlation with the GMM"), series)
     caption = "Correlation of ten normalised runs with the global max-margin direction."
     return Witness(

@@ -53,13 +53,15 @@ def lines(
     level: tuple[str, float] | None = None,
     scales: tuple[str, str] = ("log", "linear"),
 ) -> Callable[[], Figure]:
-    """A function that draws curves (label, x, y), with a dashed line at the limit."""
+    """A function that draws curves (label, x, y), y (x, k) for k curves of a kind, with a dashed line at the limit."""
 
     def draw() -> Figure:
         figure = plot.new_figure(6.4, 4.0)
         ax = figure.add_subplot()
-        for label, x, y in series:
-            ax.plot(x, y, marker="o" if np.size(x) < 12 else "", label=label)
+        for k, (label, x, y) in enumerate(series):
+            y = np.asarray(y).reshape(len(x), -1)
+            labels = [label, *["_"] * (y.shape[1] - 1)]  # an underscore hides a curve from the legend
+            ax.plot(x, y, color=f"C{k}", marker="o" if np.size(x) < 12 else "", label=labels)
         if level is not None:
             ax.axhline(level[1], linestyle="--", color="0.35", label=level[0])
         ax.set(title=title, xlabel=axes[0], ylabel=axes[1], xscale=scales[0], yscale=scales[1])
@@ -67,7 +69,10 @@ def lines(
         if len(radii) < 12:  # a path: its radii are the ticks
             ax.set_xticks(radii, [f"{radius:g}" for radius in radii])
             ax.minorticks_off()
-        ax.legend()
+        if len(series) > 4:
+            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        else:
+            ax.legend()
         return figure
 
     return draw
