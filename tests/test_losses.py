@@ -61,6 +61,18 @@ def test_float32_margins_give_float32(loss, part):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_kernels_have_the_same_values(loss):
+    """The risk of one input of one token is the loss of its score, for any number of them side by side."""
+    margins = np.concatenate([MARGINS, rng(3).uniform(-40, 40, 2000)])
+    problem = mm.Problem(np.ones((len(margins), 1, 1, 1)), [1.0], margins[:, None])
+    got = mm.loss_and_grad(problem, np.zeros(1), loss=loss).loss
+    with np.errstate(over="ignore"):
+        want = losses.get(loss).value(margins)
+    finite = np.isfinite(want)
+    assert (np.abs(got[finite] - want[finite]) <= 4 * np.spacing(np.abs(want[finite]))).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_shapes_are_kept(loss):
     """Numbers give numbers, arrays arrays of the same shape, in any layout."""
     value = mm.losses.get(loss).value

@@ -143,7 +143,7 @@ private:
         const bool pulls = exponent > -__builtin_inf();
         const double shift = pulls ? exponent : 0.0;
         lanes.pulls[g] = pulls;
-        lanes.shift[g] = shift;
+        lanes.shift[g] = exponent;
 
         // e becomes the weight relative to the base's; divided by e^shift for the tokens whose score differs
         fetch.step();
@@ -234,20 +234,20 @@ private:
     void add(std::int64_t from, int count) {
         lanes.work_out_losses(count, a.wants_excess, a.above_zero);
         a.loss_sum = lanes.add_losses(a.loss_sum, count);
-        double factor[most_inputs], factor_v[most_inputs] = {};
+        double factor_v[most_inputs] = {};
         for (int g = 0; g < count; ++g) {
             overflow = overflow || lanes.mean[g] != lanes.mean[g];
-            factor[g] = 1.0 / lanes.total[g];
             if (a.direction_v != nullptr) factor_v[g] = static_cast<double>(a.labels[from + g]) / lanes.total[g];
         }
-        if (a.direction != nullptr) of_p.add(lanes.exponent, factor, count);
+        if (a.direction != nullptr) of_p.add(lanes.exponent, lanes.inverse_total, count);
         if (a.direction_v != nullptr) of_v.add(lanes.log_slope, factor_v, count);
         for (int g = 0; a.pulls != nullptr && g < count; ++g) {
             const bool lost = !finite[g] && lanes.base[g] != lanes.base[g];
             a.exponents[from + g] = lost ? __builtin_nan("") : lanes.exponent[g];
             of_p.see(lanes.exponent[g]);
             double* pull = a.pulls + (from + g) * a.d;
-            for (std::int64_t j = 0; j < a.d; ++j) pull[j] = lanes.pulls[g] ? of_p.term(g)[j] * factor[g] : 0.0;
+            for (std::int64_t j = 0; j < a.d; ++j)
+                pull[j] = lanes.pulls[g] ? of_p.term(g)[j] * lanes.inverse_total[g] : 0.0;
         }
     }
 

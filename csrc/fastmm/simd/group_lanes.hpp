@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exponential.hpp"
+#include "logarithm.hpp"
 
 #include "fastmm/losses.hpp"
 
@@ -18,7 +19,8 @@ struct GroupLanes {
 
     void clear(int g) {
         pulls[g] = false;
-        shift[g] = levels[g] = sums[g] = gains[g] = base[g] = best[g] = 0.0;
+        shift[g] = -__builtin_inf();
+        levels[g] = sums[g] = gains[g] = base[g] = best[g] = 0.0;
         change_levels[g] = change_sums[g] = change_gains[g] = natural_deficit[g] = shifted_deficit[g] = 0.0;
         merged[g] = 1.0;
     }
@@ -45,14 +47,25 @@ struct GroupLanes {
     }
 
     void work_out_losses(int count, bool wants_excess, bool above_zero) {
-        for (int g = 0; g < count; ++g) {
-            const LossParts parts = loss_parts(loss, margin[g]);
-            value[g] = parts.value;
-            log_slope[g] = parts.log_slope;
-            exponent[g] = pulls[g] ? shift[g] + parts.log_slope : -__builtin_inf();
-            largest_total = total[g] > largest_total ? total[g] : largest_total;
-            if (wants_excess) add_excess(above_zero ? loss_log_value(loss, margin[g]) : excess_over_best(g));
+        if (loss == LossKind::logistic) {
+            for (int g = 0; g < count; g += Lanes<double>::width) work_out_logistic(g);
+        } else {
+            for (int g = 0; g < count; ++g) {
+                const LossParts parts = loss_parts(loss, margin[g]);
+                value[g] = parts.value;
+                log_slope[g] = parts.log_slope;
+            }
         }
+        Doubles most = splat(largest_total); // what stands behind the last input is of earlier ones
+        for (int g = 0; g < count; g += Lanes<double>::width) {
+            const Doubles all = load<double>(total + g);
+            most = larger(all, most);
+            store<double>(inverse_total + g, splat(1.0) / all);
+            store<double>(exponent + g, load<double>(shift + g) + load<double>(log_slope + g));
+        }
+        largest_total = largest(most);
+        for (int g = 0; wants_excess && g < count; ++g)
+            add_excess(above_zero ? loss_log_value(loss, margin[g]) : excess_over_best(g));
     }
 
     double add_losses(double to, int count) const {
@@ -64,18 +77,27 @@ struct GroupLanes {
     static constexpr int room = most_inputs + Lanes<double>::width;
     LossKind loss;
     double largest_total = 0.0, excess_scale = -__builtin_inf(), excess = 0.0;
-    bool pulls[most_inputs] = {}; // some token's score differs from the base's
-    alignas(64) double shift[room] = {}, merged[room] = {}, base[room] = {}, best[room] = {};
+    bool pulls[most_inputs] = {};        // some token's score differs from the base's
+    alignas(64) double shift[room] = {}; // -inf without a pull
+    alignas(64) double merged[room] = {}, base[room] = {}, best[room] = {};
     alignas(64) double levels[room] = {}, sums[room] = {}, gains[room] = {};
     alignas(64) double change_levels[room] = {}, change_sums[room] = {}, change_gains[room] = {};
     alignas(64) double natural_deficit[room] = {}, shifted_deficit[room] = {};
     // results
-    alignas(64) double unit[room] = {}, total[room] = {}; // e^shift; sum of the weights
+    alignas(64) double unit[room] = {}, total[room] = {}, inverse_total[room] = {}; // e^shift; sum of the weights
     alignas(64) double scaled_mean[room] = {}, mean[room] = {}, margin[room] = {};
     alignas(64) double change_mean[room] = {}, scaled_cross[room] = {}, cross[room] = {}, curvature[room] = {};
     alignas(64) double value[room] = {}, log_slope[room] = {}, exponent[room] = {};
 
 private:
+    // max(-x, 0) + rest and -max(x, 0) - rest, with rest = log(1 + e^-|x|)
+    void work_out_logistic(int g) {
+        const Doubles x = load<double>(margin + g), zero = splat(0.0), size = absolute<double>(x);
+        const Doubles rest = log_of_one_and(exp_full(-size)) + zero_where<double>(x == x, x); // NaN where x is
+        store<double>(value + g, zero_where<double>(x > zero, -x) + rest);
+        store<double>(log_slope + g, zero_where<double>(x < zero, -x) - rest);
+    }
+
     double excess_over_best(int g) const {
         const double log_deficit = natural_deficit[g] > 0.0
                                        ? ::log((natural_deficit[g] + unit[g] * shifted_deficit[g]) / total[g])
