@@ -9,6 +9,9 @@ except ImportError as error:
         name="torch",
     ) from error
 
+from fastmm.interop.torch.descent import NormalizedGD
+from fastmm.interop.torch.margins import MaxMarginLayer, max_margin
+from fastmm.interop.torch.monitor import AttentionMonitor
 from fastmm.interop.torch.pooling import softmax_attention
 
-__all__ = ["softmax_attention"]
+__all__ = ["AttentionMonitor", "MaxMarginLayer", "NormalizedGD", "max_margin", "softmax_attention"]
