@@ -152,7 +152,7 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _backward(ctx: Any, by_w: Any, by_dual: Any) -> Any:
     A, b, w, dual = ctx.saved_tensors
-    by_rows, by_right = pulled_back(A, w, dual, by_w)
+    by_rows, by_right = PulledBack.apply(A, w, dual, by_w)
     return sum_to(by_rows, A.shape), sum_to(by_right, b.shape)
 
 
@@ -167,6 +167,24 @@ class Solved(torch.autograd.Function):
 
     setup_context = staticmethod(_keep)
     backward = staticmethod(_backward)
+
+
+class PulledBack(torch.autograd.Function):
+    """The operator of the derivative, likewise; it says that it has none itself."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Any, w: Any, dual: Any, by_w: Any) -> Any:
+        return pulled_back(A, w, dual, by_w)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError("max_margin: has no second derivative; allowed: first derivatives in A and b")
 
 
 def _doubles(x: Any) -> Any:
