@@ -1,7 +1,7 @@
 """fastmm inside PyTorch: pooled attention, normalised descent, max-margin layers and a monitor of attention."""
 
 try:
-    import torch as _torch
+    import torch as _torch  # noqa: F401
 except ImportError as error:
     raise ImportError(
         "fastmm.interop.torch needs PyTorch 2.5 or later: pip install 'fastmm[torch]', or see pytorch.org for a build "

@@ -1,4 +1,4 @@
-"""Broadcasting of leading dimensions, for operators that take a batch: the axes of vmap, and sums over stretched ones."""
+"""Broadcasting of leading dimensions in operators that take a batch: the axes of vmap, sums over stretched axes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ def aligned(arguments: Sequence[Any], in_dims: Sequence[int | None], cores: Sequ
     leading = [0 if x is None else x.ndim - core - (dim is not None) for x, dim, core in given]
     most = max(leading)
     return [
-        x if dim is None else x.movedim(dim, 0)[(slice(None), *[None] * (most - own))]
+        x if dim is None else _with_axes(x.movedim(dim, 0), most - own)
         for (x, dim, _), own in zip(given, leading, strict=True)
     ]
+
+
+def _with_axes(x: Any, count: int) -> Any:
+    """The same with axes of extent 1 behind the first."""
+    return x.reshape(x.shape[0], *[1] * count, *x.shape[1:])
 
 
 def sum_to(x: Any, shape: Sequence[int]) -> Any:

@@ -104,4 +104,5 @@ def _of_heads(layer: Any) -> tuple[Any, Any]:
         query, key = layer.q_proj_weight, layer.k_proj_weight
     else:
         query, key, _ = layer.in_proj_weight.chunk(3)
-    return tuple(x.reshape(layer.num_heads, -1, x.shape[-1]) for x in (query, key))  # type: ignore[return-value]
+    query, key = (x.reshape(layer.num_heads, -1, x.shape[-1]) for x in (query, key))
+    return query, key

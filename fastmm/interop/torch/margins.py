@@ -128,9 +128,7 @@ def pulled_back(A: Any, w: Any, dual: Any, by_w: Any) -> Any:
     for k, own in enumerate(multipliers):
         active = np.flatnonzero(own)
         if active.size:
-            by_rows[k, active], by_right[k, active] = active_vjp(
-                rows[k, active], own[active], points[k], gradients[k]
-            )
+            by_rows[k, active], by_right[k, active] = active_vjp(rows[k, active], own[active], points[k], gradients[k])
     return _like(by_rows.reshape(*shape, m, d), A), _like(by_right.reshape(*shape, m), A)
 
 

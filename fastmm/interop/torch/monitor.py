@@ -38,8 +38,8 @@ class AttentionMonitor:
     attention : str or callable, optional
         Where the weights come from: the name of a ``torch.nn.MultiheadAttention`` in the model, of another submodule
         that returns weights, or of a method of the model or of a submodule that returns them during the forward pass;
-        of several calls in one pass the last counts. A callable is called with the inputs instead of the model. By
-        default the last ``torch.nn.MultiheadAttention`` of the model.
+        of several calls in one pass the last counts. A submodule itself will do, too; another callable is called with
+        the inputs instead of the model. By default the last ``torch.nn.MultiheadAttention`` of the model.
     pick : int, optional
         Which item of a tuple holds the weights, where what `attention` names returns a tuple.
     query : int
@@ -98,7 +98,7 @@ class AttentionMonitor:
     ...     monitor.record()
     ...     monitor.record()
     >>> monitor.maps.shape, monitor.entropy.round(4)  # equal tokens: uniform weights, log 5
-    ((2, 3, 5), array([1.6094, 1.6094], dtype=float32))
+    ((2, 3, 5), array([1.6094, 1.6094]))
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class AttentionMonitor:
 
     @property
     def average(self) -> _Array:
-        return self.maps.mean(axis=1) if self._maps else np.zeros((0, 0))
+        return self.maps.mean(axis=1, dtype=np.float64) if self._maps else np.zeros((0, 0))
 
     @property
     def norm_ratio(self) -> _Array:
@@ -217,8 +217,10 @@ class AttentionMonitor:
             self.model(*self._args, **self._kwargs)
         if not seen:
             raise RuntimeError("attention: what it names was not called by the model; allowed: a part of forward")
-        own = 1 if isinstance(self._attention, MultiheadAttention) else self.pick
-        return _picked(seen[-1], own)
+        if not isinstance(self._attention, MultiheadAttention):
+            return _picked(seen[-1], self.pick)
+        weights = _picked(seen[-1], 1)
+        return weights if weights.ndim == 4 else weights.unsqueeze(0)  # one sequence without a batch axis
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._steps += 1
@@ -258,7 +260,8 @@ def _rows(weights: Any, query: int) -> _Array:
     rows: _Array = (weights.float() if coarse else weights).numpy(force=True)
     if not (np.all(rows >= 0) and np.allclose(rows.sum(-1), 1, rtol=0, atol=0.05 if coarse else 1e-3)):
         raise ValueError("attention: rows are negative, NaN or do not sum to 1; allowed: attention weights")
-    return rows.mean(axis=1) if rows.ndim == 3 else rows.copy()
+    own: _Array = rows.mean(axis=1) if rows.ndim == 3 else rows.copy()
+    return own
 
 
 def _norms(query: Any, key: Any) -> tuple[float, float]:

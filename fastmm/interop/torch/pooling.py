@@ -10,8 +10,8 @@ import torch
 from fastmm import _core, arrays
 from fastmm.interop.torch.batching import aligned, sum_to
 
-# Entries of the keys from which the operator is used on a CPU, as measured on two cores with AVX-512 against torch's own
-# operations. Below, its way through Python costs more than the compiled weights save. It spares ragged inputs two
+# Entries of the keys from which the operator is used on a CPU, as measured on two cores with AVX-512 against torch's
+# own operations. Below, its way through Python costs more than the compiled weights save. It spares ragged inputs two
 # cleared copies; full ones gain only when float64 keys lie far outside the caches.
 RAGGED, LARGE = 1 << 19, 1 << 26
 
