@@ -20,6 +20,8 @@ pip := .venv/bin/python -I -m pip --quiet --disable-pip-version-check
 with_tools := PATH="$$PWD/.venv/bin:$$PATH"
 # Started from .venv and isolated, neither pytest nor what a test starts can import the source tree by accident.
 pytest := cd .venv && bin/python -I -m pytest -c ../pyproject.toml
+# Files of tests go to workers side by side; more of them would fight for processors with the threads they test.
+workers := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n : 4))) --dist loadfile
 
 .PHONY: paper test test-cpp test-python bench clean
 .NOTPARALLEL:
@@ -34,9 +36,10 @@ test-cpp: $(installed)
 	$(with_tools) cmake --build $(build) --target cpp_tests
 	$(with_tools) ctest --test-dir $(build) --output-on-failure
 
+# (tests/ runs the doctests of the PyTorch adapter, where PyTorch is installed.)
 test-python: $(installed) $(test_tools)
-	$(pytest) ../tests
-	$(pytest) --doctest-modules --pyargs fastmm
+	$(pytest) $(workers) ../tests
+	$(pytest) $(workers) --doctest-modules --pyargs fastmm --ignore-glob='/*/fastmm/interop/torch/*'
 
 bench: $(installed) $(test_tools) $(bench_tools)
 	mkdir -p build/bench

@@ -67,7 +67,20 @@ PLAN = (
     "fastmm empty call",
     "fastmm loss_and_grad",
 )
-SUITES = {"descent": DESCENT, "gradient": GRADIENT, "margin": MARGIN, "large margin": LARGE_MARGIN, "plan": PLAN}
+TORCH = (
+    "fastmm softmax_attention",
+    "fastmm operator, at any size",
+    "PyTorch own operations",
+    "PyTorch own operations, padding cleared",
+)
+SUITES = {
+    "descent": DESCENT,
+    "gradient": GRADIENT,
+    "margin": MARGIN,
+    "large margin": LARGE_MARGIN,
+    "plan": PLAN,
+    "torch": TORCH,
+}
 
 
 def library(contestant: str) -> str:

@@ -15,6 +15,7 @@ HEADINGS = {
     "margin": "ATT-SVM, batches of small problems",
     "large margin": "ATT-SVM, one large problem",
     "plan": "What a call costs: a plan of a tiny problem",
+    "torch": "Pooled attention inside PyTorch",
 }
 FILES = {
     "descent": "test_descent_batch",
@@ -22,6 +23,7 @@ FILES = {
     "margin": "test_att_svm_batch",
     "large margin": "test_large_svm",
     "plan": "test_plan_overhead",
+    "torch": "test_torch_interop",
 }
 
 LIMITATIONS = """\

@@ -100,10 +100,17 @@ def _one(K: FloatArray, selected: Any, dual: FloatArray, w: FloatArray, gradient
         return
     chosen = selected[inputs]
     N = K[inputs, chosen] - K[inputs, tokens]
+    by_rows, _ = active_vjp(N, dual[inputs, tokens], w, gradient)
+    np.add.at(out, (inputs, chosen), by_rows)
+    np.add.at(out, (inputs, tokens), -by_rows)
+
+
+def active_vjp(
+    N: FloatArray, multipliers: FloatArray, w: FloatArray, gradient: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Derivatives in the active rows N (q, d) and in their right-hand sides (q), given that by ``w = N'λ``."""
     scale = np.linalg.norm(N, axis=1)  # rows of one length: their sizes must not decide what counts as dependent
     Q, R = np.linalg.qr((N / scale[:, None]).T)
     h = np.linalg.solve(R, Q.T @ gradient) / scale
     rest = gradient - Q @ (Q.T @ gradient)
-    by_rows = np.outer(dual[inputs, tokens], rest) - np.outer(h, w)
-    np.add.at(out, (inputs, chosen), by_rows)
-    np.add.at(out, (inputs, tokens), -by_rows)
+    return np.outer(multipliers, rest) - np.outer(h, w), h
