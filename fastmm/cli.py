@@ -46,14 +46,19 @@ def paper(
         typer.Argument(
             metavar="[FIGURE]...",
             help="figure1a, figure1b, figure1c, two_starts, figure3a, figure3b, figure3c, step_rules, "
-            "loss_comparison, basin_maps, basin_rules; all by default.",
+            "loss_comparison, basin_maps, basin_rules, random_instances; all by default.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("report"),
     theorems: Annotated[
         bool, typer.Option("--theorems", help="The witnesses of the lemmas and theorems, besides the figures named.")
     ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Small PNG pictures only; every claim is checked.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small PNG pictures and few random instances; every claim is checked.")
+    ] = False,
+    instances: Annotated[
+        int | None, typer.Option(min=1, help="Random instances a cell; 10,000 by default, 200 with --quick.")
+    ] = None,
 ) -> None:
     """Rebuild figures of the paper, check what it says, write a report; exit status 1 when a claim fails."""
     from fastmm import paper as house
@@ -64,7 +69,7 @@ def paper(
             raise typer.BadParameter(f"no figure {name!r}; allowed: {', '.join(known)}", param_hint="FIGURE")
     chosen = [*(figures or []), *(house.THEOREMS if theorems else [])]
     try:
-        report = house.main(chosen, out=out, quick=quick)
+        report = house.main(chosen, out=out, quick=quick, instances=instances)
     except OSError as error:
         _refuse(f"--out {out}: {error.strerror or error}")
     if not report.ok:

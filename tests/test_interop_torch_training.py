@@ -382,7 +382,6 @@ def test_one_sequence_without_a_batch_and_arguments_by_position():
 
 
 def test_to_xarray():
-    pytest.importorskip("xarray", reason="needs xarray: pip install 'fastmm[scan]'")
     monitor = AttentionMonitor(encoder(1), tokens(3, 5, 8))
     for epoch in (10, 20):
         monitor.record(epoch)

@@ -13,6 +13,7 @@ from fastmm.paper.loss_comparison import loss_comparison
 from fastmm.paper.many_inputs import figure1c
 from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
+from fastmm.paper.random_instances import random_instances
 from fastmm.paper.result import Result
 from fastmm.paper.run import FIGURES, Report, main
 from fastmm.paper.theorems import THEOREMS
@@ -36,6 +37,7 @@ __all__ = [
     "figure3c",
     "loss_comparison",
     "main",
+    "random_instances",
     "step_rules",
     "two_starts",
 ]

@@ -12,6 +12,7 @@ SOURCES = {
     "S": "stated by the paper",
     "C": "the authors' published code or its log",
     "N": "computed from the paper's exact data by plain NumPy, independently of fastmm",
+    "D": "derived for fastmm; the proof stands beside the code",
 }
 RELATIONS = ("=", ">=", "in")
 

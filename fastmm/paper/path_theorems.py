@@ -44,7 +44,9 @@ def theorem1_witness() -> Witness:
             angles(path.p[:-1]),
             ANGLE,
         ),
-        Claim("theorem1.proved", "No point of the balls is better, proved.", "fastmm", "=", "proved", path.status),
+        Claim(
+            "theorem1.proved", "No point of the balls is better, proved.", "Theorem 1 [D]", "=", "proved", path.status
+        ),
         Claim("theorem1.far", "Angle at R = 10,000.", "Theorem 1 [S]", "=", target, float(angles(path.p[-1])), 1e-3),
         Claim(
             "theorem1.norm",

@@ -33,7 +33,8 @@ class Result:
         Its key in ``mm.paper.FIGURES``.
     title, caption : str
         What it is, and what the picture shows.
-    problem : Problem
+    problem : Problem or None
+        None where there are many.
     runs : dict of Trajectory
         The runs behind the picture, by name.
     claims : tuple of Claim
@@ -43,7 +44,7 @@ class Result:
     name: str
     title: str
     caption: str
-    problem: Problem
+    problem: Problem | None
     runs: dict[str, Any]
     claims: tuple[Claim, ...]
     draw: Callable[[], Figure] = field(repr=False)

@@ -15,6 +15,7 @@ from fastmm.paper.loss_comparison import loss_comparison
 from fastmm.paper.many_inputs import figure1c
 from fastmm.paper.norms import step_rules
 from fastmm.paper.one_input import figure1a, figure1b
+from fastmm.paper.random_instances import INSTANCES, QUICK, random_instances
 from fastmm.paper.report import summary, write_report
 from fastmm.paper.result import Result
 from fastmm.paper.theorems import THEOREMS
@@ -37,6 +38,7 @@ FIGURES: dict[str, Callable[[], Result]] = {
     "loss_comparison": loss_comparison,
     "basin_maps": basin_maps,
     "basin_rules": basin_rules,
+    "random_instances": random_instances,
 }
 
 
@@ -62,6 +64,7 @@ def main(
     out: str | os.PathLike[str] = "report",
     quick: bool = False,
     console: Console | None = None,
+    instances: int | None = None,
 ) -> Report:
     """Rebuild figures of the paper, check their claims and write a report.
 
@@ -72,9 +75,11 @@ def main(
     out : path-like
         Folder of the report: pictures, ``claims.md``, ``claims.json``, ``index.html``.
     quick : bool
-        Draw small PNG pictures only. The claims are all checked either way.
+        Draw small PNG pictures only, and few random instances. The claims are all checked either way.
     console : rich.console.Console, optional
         Where progress and the table go; by default the terminal.
+    instances : int, optional
+        Random instances a cell of "random_instances"; 10,000 by default, 200 with `quick`.
 
     Returns
     -------
@@ -110,8 +115,12 @@ def main(
     results = []
     for name in chosen:
         begin = time.perf_counter()
-        with console.status(f"{name}: running and checking"):
-            results.append(known[name]())
+        if name == "random_instances":  # it takes minutes, and shows how far it is
+            count = instances or (QUICK if quick else INSTANCES)
+            results.append(random_instances(count, progress=console.is_terminal))
+        else:
+            with console.status(f"{name}: running and checking"):
+                results.append(known[name]())
         seconds = time.perf_counter() - begin
         console.print(f"{name:<16} {seconds:5.1f} s   {summary(results[-1:])}", highlight=False)
     with console.status("drawing"):

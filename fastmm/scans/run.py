@@ -97,7 +97,6 @@ def scan(
     >>> bool((data.status == mm.scans.Outcome.ok).all())
     True
     """
-    _need_xarray()
     if store is not None and chunk is None:
         from fastmm.scans.store import stored_chunk
 
@@ -139,16 +138,6 @@ def _fill(design: Design, sink: Any, executor: Any, progress: bool, threads: int
     except KeyboardInterrupt:
         return False
     return True
-
-
-def _need_xarray() -> None:
-    """Before the work and not after it."""
-    try:
-        import xarray  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "scan: needs xarray, and Zarr 3 for stores; install them by pip install fastmm[scan]"
-        ) from error
 
 
 def _need_picklable(design: Design) -> None:

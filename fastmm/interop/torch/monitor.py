@@ -189,7 +189,7 @@ class AttentionMonitor:
         return np.array([own for _, own in self._norms])
 
     def to_xarray(self) -> xr.Dataset:
-        """All records as a labelled dataset; needs xarray (``pip install 'fastmm[scan]'``).
+        """All records as a labelled dataset.
 
         Returns
         -------
