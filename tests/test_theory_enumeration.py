@@ -5,6 +5,7 @@ import pytest
 
 import fastmm as mm
 from fastmm.paper.data import many_inputs
+from fastmm.theory import enumeration
 
 SHAPES = [(1, 3, 2), (1, 5, 3), (2, 2, 2), (2, 4, 3), (3, 3, 2), (3, 4, 4), (4, 2, 1), (4, 3, 2), (4, 3, 5)]
 
@@ -95,6 +96,30 @@ def test_budget_tells_the_truth():
     assert judged.locally_optimal.all()
     tiny = mm.theory.locally_optimal_directions(problem, budget=1)
     assert not tiny.complete
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])
+def test_ctrl_c_returns_what_was_found(monkeypatch, calls):
+    """What was found is kept, everything else counts as unexplored; no selection counts twice."""
+    problem = random_problem(np.random.default_rng(5), (5, 6, 2))
+    whole = mm.theory.locally_optimal_directions(problem)
+    solve, left = enumeration._Search._solve, [calls]
+
+    def interrupted(self, *arguments):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return solve(self, *arguments)
+
+    monkeypatch.setattr(enumeration._Search, "_solve", interrupted)
+    monkeypatch.setattr(enumeration, "_CHUNK", 4)
+    part = mm.theory.locally_optimal_directions(problem)
+    pruned = part.pruned
+    assert not part.complete
+    assert pruned.unexplored > 0
+    assert part.feasible + pruned.infeasible + pruned.scores + pruned.unexplored + pruned.undecided == 6**5
+    everything = {tuple(record.selected) for record in whole}
+    assert {tuple(record.selected) for record in part} <= everything
 
 
 def test_scores_cut():

@@ -92,7 +92,8 @@ def locally_optimal_directions(
     problem : Problem
         A single one; its keys and scores are used.
     budget : int
-        Most max-margin programs to solve. Whatever is found before it runs out is returned, with ``complete`` False.
+        Most max-margin programs to solve. Whatever is found before it runs out is returned, with ``complete`` False;
+        so it is after Ctrl-C.
     threads : int, optional
         See `fastmm.config.resolve_threads`; the answer is the same for any.
 
@@ -155,30 +156,46 @@ class _Search:
         self.found: list[tuple[IntArray, dict[str, Any], float]] = []
 
     def run(self) -> LocalDirections:
-        alone = self._alone()
-        self.together = self._pairs(alone)
         stack = [np.zeros((1, 0), np.int64)]
-        unexplored = 0
-        while stack:
-            prefixes = stack.pop()
-            if self.programs >= self.budget:
-                unexplored += len(prefixes) * self.below[prefixes.shape[1]]
-                continue
-            if len(prefixes) > _CHUNK:
-                stack += [prefixes[_CHUNK:], prefixes[:_CHUNK]]
-                continue
-            depth = prefixes.shape[1]
-            if depth == self.n:  # no inputs at all
-                self._decide(prefixes)
-                continue
+        unexplored, before = 0, self._counts()
+        try:
+            alone = self._alone()
+            self.together = self._pairs(alone)
+            while stack:
+                before = self._counts()
+                unexplored += self._step(stack, alone)
+        except KeyboardInterrupt:  # what the step in hand has counted is counted as unexplored instead
+            self._count_again(before)
+            unexplored += sum(len(prefixes) * self.below[prefixes.shape[1]] for prefixes in stack)
+        return self._result(unexplored)
+
+    def _step(self, stack: list[IntArray], alone: BoolArray) -> int:
+        """The prefixes on top of the stack make way for those they begin; how many selections the budget forbids."""
+        prefixes = stack[-1]
+        depth = prefixes.shape[1]
+        unexplored, more = 0, []
+        if self.programs >= self.budget:
+            unexplored = len(prefixes) * self.below[depth]
+        elif len(prefixes) > _CHUNK:
+            more = [prefixes[_CHUNK:], prefixes[:_CHUNK]]
+        elif depth == self.n:  # no inputs at all
+            self._decide(prefixes)
+        else:
             candidates = self._extend(prefixes, alone)
             room = self.budget - self.programs
-            unexplored += len(candidates[room:]) * self.below[depth + 1]
-            if len(candidates):
-                kept = self._decide(candidates[:room])
-                if depth + 1 < self.n and len(kept):
-                    stack.append(kept)
-        return self._result(unexplored)
+            unexplored = len(candidates[room:]) * self.below[depth + 1]
+            kept = self._decide(candidates[:room]) if len(candidates) else candidates
+            if depth + 1 < self.n and len(kept):
+                more = [kept]
+        stack[-1:] = more
+        return unexplored
+
+    def _counts(self) -> tuple[int, int, int, int, int]:
+        return self.infeasible, self.by_score, self.undecided, self.feasible, len(self.found)
+
+    def _count_again(self, counts: tuple[int, int, int, int, int]) -> None:
+        self.infeasible, self.by_score, self.undecided, self.feasible, found = counts
+        del self.found[found:]
 
     def _alone(self) -> BoolArray:
         """Tokens (n, T) that are not proved inseparable from the others of their input."""
