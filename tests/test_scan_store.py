@@ -242,9 +242,17 @@ def test_killed_at_random_20_times(tmp_path):
     assert same(want, left)
 
 
+# a shell's background jobs start with it ignored
+HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def test_ctrl_c_stores_and_returns_what_was_done(tmp_path):
     store = tmp_path / "s.zarr"
-    code = CHILD.replace("mm.scan(", "out = mm.scan(") + "print(out.attrs['complete'], int((out.status == 0).sum()))"
+    code = (
+        HEARS_CTRL_C
+        + CHILD.replace("mm.scan(", "out = mm.scan(")
+        + "print(out.attrs['complete'], int((out.status == 0).sum()))"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, HERE, str(store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -261,7 +269,7 @@ def test_ctrl_c_stores_and_returns_what_was_done(tmp_path):
 
 
 def test_ctrl_c_ends_a_long_chunk_at_once():
-    code = (
+    code = HEARS_CTRL_C + (
         "import time\nimport fastmm as mm\n"
         "mm.scan('converge', dict(n=2, T=2, d=2, steps=1), 1, 0, progress=False)\n"
         "print('ready', flush=True)\n"
@@ -276,7 +284,7 @@ def test_ctrl_c_ends_a_long_chunk_at_once():
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0, err
     ended, missing = out.split()
-    assert float(ended) - sent < 0.5
+    assert float(ended) - sent < 2  # of some ten seconds; other tests may run meanwhile
     assert missing == "4"
 
 
