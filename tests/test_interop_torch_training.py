@@ -334,7 +334,7 @@ def test_memory_does_not_grow_but_by_the_maps():
     before = alive()
     for _ in range(20):
         monitor.record()
-    assert alive() == before
+    assert alive() <= before  # what other tests left may go meanwhile
     assert monitor.maps.shape == (21, 3, 5)
 
 
