@@ -60,7 +60,7 @@ def paper(
         int | None, typer.Option(min=1, help="Random instances a cell; 10,000 by default, 200 with --quick.")
     ] = None,
 ) -> None:
-    """Rebuild figures of the paper, check what it says, write a report; exit status 1 when a claim fails."""
+    """Rebuild figures, check what the paper says, write a report; exit status 1 when a claim fails unexpectedly."""
     from fastmm import paper as house
 
     for name in figures or []:

@@ -13,7 +13,7 @@ def result():
 
 
 def test_claims_hold_and_the_picture_draws(result):
-    assert [claim.id for claim in result.claims if not claim.ok] == []
+    assert [claim.id for claim in result.claims if not claim.accepted] == []
     assert len(result.figure().axes) == 3
 
 

@@ -35,6 +35,9 @@ class Claim:
     expected, measured : number, bool, str or nested list
     tolerance : float
         Usually half a unit of the last digit that the source prints.
+    known : str
+        Why the claim may fail in our setting, where the paper's own is not known. It is shown as failing all the same,
+        with this reason, but does not make the whole fail.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Claim:
     expected: Any
     measured: Any
     tolerance: float = 0.0
+    known: str = ""
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
@@ -89,7 +93,18 @@ class Claim:
             "measured": _jsonable(self.measured),
             "tolerance": self.tolerance,
             "ok": self.ok,
+            "known": self.known,
         }
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the claim holds, or fails for a known reason."""
+        return self.ok or bool(self.known)
+
+    @property
+    def text(self) -> str:
+        """The statement as a table shows it: with the reason when it fails for a known one."""
+        return self.claim if self.ok or not self.known else f"{self.claim} Known: {self.known}"
 
     @property
     def expected_text(self) -> str:

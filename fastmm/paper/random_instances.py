@@ -56,7 +56,7 @@ def random_instances(instances: int = INSTANCES, *, progress: bool = False, thre
     Parameters
     ----------
     instances : int
-        For each width and number of steps. With 10,000: three minutes on two slow cores.
+        For each width and number of steps. 10,000 took 180 s on two slow cores.
     progress : bool
         Show a bar.
     threads : int, optional
@@ -103,9 +103,7 @@ def random_instances(instances: int = INSTANCES, *, progress: bool = False, thre
         f"{STEPS[-1]} normalised steps, with 95 % bands. Middle: smallest score gap of the selected tokens to their "
         "SVM neighbours in saturated runs of all widths; left of zero a neighbour is better, the outer bars hold what "
         "lies beyond. Right: how often a neighbour is better against the number of steps, and the runs' mean distance "
-        "from their max-margin directions. The claims are narrower than the paper's sentence: under 1 % is checked for "
-        "d = 6 to 10, as it does not hold at d = 2 and 4, and of the correlations in these runs the median, as the "
-        "mean can be below 0.99."
+        "from their max-margin directions."
     )
     claims = _claims(instances, shares, values, saturated, negative & saturated, solved)
     return Result("random_instances", "Random instances", caption, None, {"scan": data}, tuple(claims), draw)
@@ -131,7 +129,16 @@ def _claims(
         ),
         Claim(
             "random_instances.negative",
-            f"Share of saturated runs with a better neighbour after {STEPS[-1]} steps, d = 6 to 10: under 1 %.",
+            f"Share of saturated runs with a better neighbour after {STEPS[-1]} steps, all widths: under 1 %.",
+            source,
+            "in",
+            [0.0, 0.01],
+            float(often[-1]),
+            known="met from d = 6 on; at d = 2 and 4 some runs come to rest at finite stationary points.",
+        ),
+        Claim(
+            "random_instances.negative.wide",
+            "The same for d = 6 to 10.",
             source,
             "in",
             [0.0, 0.01],
@@ -139,7 +146,7 @@ def _claims(
         ),
         Claim(
             "random_instances.falls",
-            f"It is lower after {STEPS[-1]} steps than after {STEPS[0]}, all widths together.",
+            f"The share is lower after {STEPS[-1]} steps than after {STEPS[0]}, all widths together.",
             source,
             "=",
             True,
@@ -147,11 +154,12 @@ def _claims(
         ),
         Claim(
             "random_instances.near",
-            "Median correlation in these runs, all widths (1 if there are none).",
+            "Mean correlation in these runs, all widths (1 if there are none).",
             source,
             ">=",
             0.99,
-            float(np.median(still)) if still.size else 1.0,
+            float(still.mean()) if still.size else 1.0,
+            known="such runs at d = 4 and more are further from their direction than the paper reports.",
         ),
         Claim(
             "random_instances.gmm",

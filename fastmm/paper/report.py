@@ -144,7 +144,7 @@ def claims_json(results: Sequence[Result]) -> str:
     claims = _claims(results)
     document = {
         "fastmm": fastmm.__version__,
-        "ok": all(claim.ok for claim in claims),
+        "ok": all(claim.accepted for claim in claims),
         "sources": SOURCES,
         "claims": [claim.to_dict() for claim in claims],
     }
@@ -158,7 +158,7 @@ def claims_markdown(results: Sequence[Result]) -> str:
         lines += [f"## {result.title}", "", f"![{result.title}]({result.name}.png)", "", result.caption, ""]
         lines += ["| the paper says | expected | measured | source | verdict |", "|---|---|---|---|---|"]
         for claim in result.claims:
-            cells = (claim.claim, claim.expected_text, claim.measured_text, claim.source, verdict(claim))
+            cells = (claim.text, claim.expected_text, claim.measured_text, claim.source, verdict(claim))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
     lines += [f"Sources: {_sources()}.", ""]
@@ -171,7 +171,7 @@ def page(results: Sequence[Result], images: dict[str, bytes]) -> str:
     for result in results:
         rows = [
             ROW.format(
-                claim=html.escape(claim.claim),
+                claim=html.escape(claim.text),
                 expected=html.escape(claim.expected_text),
                 measured=html.escape(claim.measured_text),
                 source=html.escape(claim.source),
@@ -196,7 +196,11 @@ def summary(results: Sequence[Result]) -> str:
     """How many claims hold, in a sentence."""
     claims = _claims(results)
     good = sum(claim.ok for claim in claims)
-    return f"All {good} claims hold." if good == len(claims) else f"{good} of {len(claims)} claims hold."
+    if good == len(claims):
+        return f"All {good} claims hold."
+    known = sum(claim.accepted for claim in claims) - good
+    reasons = f", {known} fail for known reasons" if known else ""
+    return f"{good} of {len(claims)} claims hold{reasons}."
 
 
 def verdict(claim: Claim) -> str:
