@@ -102,10 +102,27 @@ def installed(contestants: tuple[str, ...]) -> list[str]:
     return [name for name in contestants if importlib.util.find_spec(LIBRARIES[library(name)]) is not None]
 
 
+TOLERANCE = 1e-6  # relative distance of w
+
+
 def distances(answers, reference):
     """Relative distance of each answer (I, d) to its reference."""
     reference = np.asarray(reference, np.float64)
     return np.linalg.norm(np.asarray(answers, np.float64) - reference, axis=-1) / np.linalg.norm(reference, axis=-1)
+
+
+def agrees(call, w):
+    """A solver's call, and how far its answers are from the certified ones; an answer that is wrong fails."""
+    worst = float(distances(call(), w).max())
+    assert worst <= TOLERANCE, f"relative distance {worst}"
+    return call, f"{worst:.0e}"
+
+
+def certified(rows, w):
+    """How far certified answers fall short of their rows, in words."""
+    worst = float((1 - (rows @ w[..., None])[..., 0]).max())
+    assert worst <= 1e-9
+    return f"certified, rows to {max(worst, 0.0):.0e}"
 
 
 @contextlib.contextmanager

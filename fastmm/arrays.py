@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,25 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def raw(name: str, value: Any) -> npt.NDArray[Any]:
-    """Any array-like as a NumPy array of booleans, integers or floats of at most 8 bytes; nothing is converted yet."""
+    """Any array-like as a NumPy array of booleans, integers or floats of at most 8 bytes; nothing is converted yet.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like
+        Torch tensors too, with a gradient or on a device.
+
+    Returns
+    -------
+    ndarray
+        Not copied where NumPy need not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For complex and other dtypes, masked entries, rows of several lengths.
+    """
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a torch tensor, perhaps with a gradient or on a device
         value = value.detach().cpu()
     if isinstance(value, np.ma.MaskedArray):
@@ -49,7 +68,26 @@ def working_dtype(*named: tuple[str, Any]) -> np.dtype[Any]:
 def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, finite: bool = True) -> FloatArray:
     """A native, aligned, C-contiguous float array with the named trailing axes; input of that form is not copied.
 
-    float16 and integers are widened exactly; an integer that has no exact double is refused.
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like
+    dtype : float32 or float64
+    axes : sequence of str
+        Names of the trailing axes it must have.
+    finite : bool
+        Whether NaN and infinity are refused.
+
+    Returns
+    -------
+    ndarray of `dtype`
+        float16 and integers are widened exactly.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `raw`; for too few axes, an integer that has no exact double, numbers too large for `dtype`.
     """
     array = raw(name, value)
     need_axes(name, array, axes)
@@ -68,13 +106,38 @@ def floats(name: str, value: Any, dtype: npt.DTypeLike, axes: Sequence[str], *, 
 
 
 def need_axes(name: str, array: npt.NDArray[Any], axes: Sequence[str]) -> None:
-    """Refuses an array with fewer axes than named."""
+    """Refuses an array with fewer axes than named.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    array : ndarray
+    axes : sequence of str
+
+    Raises
+    ------
+    ValueError
+    """
     if array.ndim < len(axes):
         raise ValueError(f"{name}: got shape {array.shape}; allowed: (..., {', '.join(axes)})")
 
 
 def need_extents(name: str, array: npt.NDArray[Any], axes: Sequence[str]) -> None:
-    """Refuses trailing axes without entries."""
+    """Refuses trailing axes without entries.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    array : ndarray
+        With the named axes last.
+    axes : sequence of str
+
+    Raises
+    ------
+    ValueError
+    """
     for axis, extent in zip(axes, array.shape[array.ndim - len(axes) :], strict=True):
         if extent == 0:
             raise ValueError(
@@ -83,14 +146,44 @@ def need_extents(name: str, array: npt.NDArray[Any], axes: Sequence[str]) -> Non
 
 
 def need_shape(name: str, array: npt.NDArray[Any], axes: Sequence[str], extents: Sequence[int], source: str) -> None:
-    """Refuses trailing extents that differ from those of another argument."""
+    """Refuses trailing extents that differ from those of another argument.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    array : ndarray
+    axes : sequence of str
+    extents : sequence of int
+        What the named axes must have.
+    source : str
+        The other argument, for messages.
+
+    Raises
+    ------
+    ValueError
+    """
     if array.shape[array.ndim - len(extents) :] != tuple(extents):
         wanted = ", ".join(f"{axis}={extent}" for axis, extent in zip(axes, extents, strict=True))
         raise ValueError(f"{name}: got shape {array.shape}; allowed: (..., {wanted}) to match {source}")
 
 
 def need_finite(name: str, array: FloatArray, lengths: IntArray | None = None) -> None:
-    """Refuses NaN and infinity, naming the first; padding after `lengths` (..., n) of (..., n, T, d) is not read."""
+    """Refuses NaN and infinity, naming the first.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    array : ndarray, C-contiguous
+        With `lengths` of shape (..., n, T, d).
+    lengths : ndarray of int64, shape (..., n), optional
+        Padding behind them is not read.
+
+    Raises
+    ------
+    ValueError
+    """
     if array.size == 0:
         return
     if lengths is None:
@@ -105,7 +198,25 @@ def need_finite(name: str, array: FloatArray, lengths: IntArray | None = None) -
 
 
 def as_lengths(name: str, value: Any, n: int, T: int) -> IntArray | None:
-    """Lengths (..., n) of the sequences, each in 1..T, or None when every sequence is full."""
+    """Lengths of the sequences, or None when every sequence is full.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like of int, shape (..., n), or None
+    n, T : int
+        Inputs, and tokens of a full sequence.
+
+    Returns
+    -------
+    ndarray of int64, shape (..., n), or None
+
+    Raises
+    ------
+    TypeError, ValueError
+        For other shapes, what is no integer, and lengths outside 1..T.
+    """
     if value is None:
         return None
     lengths = _integers(name, value, ("n",))
@@ -118,7 +229,27 @@ def as_lengths(name: str, value: Any, n: int, T: int) -> IntArray | None:
 
 
 def as_selected(name: str, value: Any, n: int, T: int, lengths: IntArray | None) -> IntArray:
-    """Token indices (..., n), counted from 0 and inside each sequence."""
+    """Token indices, counted from 0 and inside each sequence.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like of int, shape (..., n)
+    n, T : int
+        Inputs, and tokens of a full sequence.
+    lengths : ndarray of int64, shape (..., n), or None
+
+    Returns
+    -------
+    ndarray of int64, shape (..., n), C-contiguous
+        Broadcast with the lengths.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For other shapes, what is no integer, and indices outside a sequence.
+    """
     selected = _integers(name, value, ("n",))
     need_shape(name, selected, ("n",), (n,), "the number of inputs")
     own = np.asarray(T) if lengths is None else lengths
@@ -133,8 +264,50 @@ def as_selected(name: str, value: Any, n: int, T: int, lengths: IntArray | None)
     return np.ascontiguousarray(selected)
 
 
+def as_count(name: str, value: Any) -> int:
+    """A positive integer, of Python, NumPy or anything with an index.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : object
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        For everything else, booleans included.
+    """
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise ValueError(f"{name}: got {value!r}; allowed: a positive integer")
+    return count
+
+
 def as_steps(name: str, value: Any) -> IntArray:
-    """A vector of integers."""
+    """A vector of integers.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like of int, shape (R,)
+
+    Returns
+    -------
+    ndarray of int64, shape (R,)
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
     steps = _integers(name, value, ("R",))
     if steps.ndim != 1:
         raise ValueError(f"{name}: got shape {steps.shape}; allowed: (R,)")
@@ -142,7 +315,24 @@ def as_steps(name: str, value: Any) -> IntArray:
 
 
 def as_labels(name: str, value: Any, dtype: npt.DTypeLike) -> FloatArray:
-    """Labels (..., n): real numbers other than 0, usually -1 and +1."""
+    """Labels: real numbers other than 0, usually -1 and +1.
+
+    Parameters
+    ----------
+    name : str
+        The argument, for messages.
+    value : array_like, shape (..., n)
+    dtype : float32 or float64
+
+    Returns
+    -------
+    ndarray of `dtype`, shape (..., n)
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `floats`; for booleans and zeros.
+    """
     array = raw(name, value)
     if array.dtype.kind == "b":
         raise ValueError(f"{name}: got booleans; allowed: labels -1 and +1 (write 2*{name} - 1)")
@@ -167,7 +357,22 @@ def _integers(name: str, value: Any, axes: Sequence[str]) -> IntArray:
 
 
 def broadcast_batch(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
-    """The common batch shape of several arguments, given as (name, batch shape)."""
+    """The common batch shape of several arguments.
+
+    Parameters
+    ----------
+    named : sequence of (str, tuple of int)
+        Names and batch shapes.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ValueError
+        Where they do not broadcast.
+    """
     try:
         return np.broadcast_shapes(*(shape for _, shape in named))
     except ValueError:
@@ -178,7 +383,19 @@ def broadcast_batch(named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, 
 def blocks(array: npt.NDArray[Any], core: int, batch_shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], IntArray]:
     """The array's blocks without broadcasting copies, and for each element of the batch the block that is its own.
 
-    `core` is the number of trailing axes of one block. Returns (count, *core) and (batch,) indices into it.
+    Parameters
+    ----------
+    array : ndarray
+    core : int
+        Number of trailing axes of one block.
+    batch_shape : tuple of int
+        That the leading axes broadcast to.
+
+    Returns
+    -------
+    blocks : ndarray, shape (count, *core)
+    index : ndarray of int64, shape (batch,)
+        Into the blocks.
     """
     own = array.shape[: array.ndim - core]
     count = math.prod(own)

@@ -148,10 +148,9 @@ def att_svm_sets(
     (array([0.111111, 1.      ]), array([1, 0]))
     """
     options = Options("auto", None, None, time_limit, threads, False)
-    if isinstance(max_nodes, bool) or not hasattr(max_nodes, "__index__") or int(max_nodes) < 1:
-        raise ValueError(f"max_nodes: got {max_nodes!r}; allowed: a positive integer")
+    max_nodes = arrays.as_count("max_nodes", max_nodes)
     keys, masks, real, batch = _read(K, sets, lengths)
-    found = [_Search(k, o, r, options, int(max_nodes)).run() for k, o, r in zip(keys, masks, real, strict=True)]
+    found = [_Search(k, o, r, options, max_nodes).run() for k, o, r in zip(keys, masks, real, strict=True)]
     result = _collect(found, batch, keys.shape[1], keys.shape[3])
     if throw:
         _check(result)

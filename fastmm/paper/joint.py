@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STEPS, STEPS_DRAWN = 2000, 200
 SELECTED = (1, 1, 1)  # the token that is not the origin, in every input
+SOURCE = "Joint training, Figure 3 [N]"
 
 
 class Joint(NamedTuple):
@@ -57,14 +58,13 @@ def figure3a() -> Result:
     True
     """
     joint = _train(relaxed=False)
-    source = "Joint training, Figure 3 [N]"
     claims = (
         *_vectors("figure3a", joint, [4 / 3, 1 / 3], 0.944444),
-        Claim("figure3a.labels", "Label margins.", source, "=", [1, 1, 1], _label_margins(joint), 1e-9),
+        Claim("figure3a.labels", "Label margins.", SOURCE, "=", [1, 1, 1], _label_margins(joint), 1e-9),
         Claim(
             "figure3a.p",
             "Correlation of p with p_mm after 50, 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [0.99875, 0.99939, 0.99984],
             correlation(joint.points("p", 50, 100, 199), joint.tight.w),
@@ -73,7 +73,7 @@ def figure3a() -> Result:
         Claim(
             "figure3a.v",
             "Correlation of v with v_mm after 50, 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [0.99995, 0.99977, 0.99994],
             correlation(joint.points("v", 50, 100, 199), joint.head.w),
@@ -81,19 +81,8 @@ def figure3a() -> Result:
         ),
     )
     titles = ("(a) Every input is a support vector", "Attention and head find their max-margin directions")
-    caption = (
-        "Left: the tokens (filled: label 1, open: label -1) and the first 200 steps of p and v, an arrow every 10. "
-        "Right: how far p and v are from the max-margin directions."
-    )
-    return Result(
-        "figure3a",
-        "Figure 3(a)",
-        caption,
-        joint.problem,
-        {"joint": joint.run},
-        claims,
-        lambda: _picture(joint, titles, {"$p_{mm}$": joint.tight}),
-    )
+    right = "how far p and v are from the max-margin directions."
+    return _result("a", joint, claims, titles, right, {"$p_{mm}$": joint.tight})
 
 
 def figure3b() -> Result:
@@ -120,14 +109,13 @@ def figure3b() -> Result:
     True
     """
     joint = _train(relaxed=True)
-    source = "Joint training, Figure 3 [N]"
     claims = (
         *_vectors("figure3b", joint, [5 / 4, 1 / 4], 0.8125),
-        Claim("figure3b.labels", "Label margins.", source, "=", [1, 1, 1.5], _label_margins(joint), 1e-9),
+        Claim("figure3b.labels", "Label margins.", SOURCE, "=", [1, 1, 1.5], _label_margins(joint), 1e-9),
         Claim(
             "figure3b.relaxed",
             "Correlation of p with the relaxed solution after 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [0.99914, 0.99984],
             correlation(joint.points("p", 100, 199), joint.loose.w),
@@ -136,7 +124,7 @@ def figure3b() -> Result:
         Claim(
             "figure3b.tight",
             "Correlation of p with p_mm, which it leaves.",
-            source,
+            SOURCE,
             "=",
             [0.98789, 0.98396],
             correlation(joint.points("p", 100, 199), joint.tight.w),
@@ -145,7 +133,7 @@ def figure3b() -> Result:
         Claim(
             "figure3b.v",
             "Correlation of v with v_mm after 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [1.0, 1.0],
             correlation(joint.points("v", 100, 199), joint.head.w),
@@ -153,19 +141,8 @@ def figure3b() -> Result:
         ),
     )
     titles = ("(b) The third input is no support vector", "Attention takes the relaxed direction")
-    caption = (
-        "Left: the tokens (filled: label 1, open: label -1) and the first 200 steps of p and v, an arrow every 10. "
-        "Right: how far p is from the relaxed and from the tight direction, and v from its own."
-    )
-    return Result(
-        "figure3b",
-        "Figure 3(b)",
-        caption,
-        joint.problem,
-        {"joint": joint.run},
-        claims,
-        lambda: _picture(joint, titles, {"$p_{relax}$": joint.loose, "$p_{mm}$": joint.tight}),
-    )
+    right = "how far p is from the relaxed and from the tight direction, and v from its own."
+    return _result("b", joint, claims, titles, right, {"$p_{relax}$": joint.loose, "$p_{mm}$": joint.tight})
 
 
 def figure3c() -> Result:
@@ -187,12 +164,11 @@ def figure3c() -> Result:
     """
     joint = _train(relaxed=False)
     softmax, logistic = _probabilities(joint)
-    source = "Joint training, Figure 3 [N]"
     claims = (
         Claim(
             "figure3c.softmax",
             "Mean attention on the selected tokens after 50, 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [0.9316, 0.9982, 1.0],
             softmax[[50, 100, 199]],
@@ -201,7 +177,7 @@ def figure3c() -> Result:
         Claim(
             "figure3c.logistic",
             "Mean logistic probability of the labels after 50, 100 and 199 steps.",
-            source,
+            SOURCE,
             "=",
             [0.9885, 0.9999, 1.0],
             logistic[[50, 100, 199]],
@@ -242,14 +218,32 @@ def _train(relaxed: bool) -> Joint:
     )
 
 
+def _result(
+    letter: str,
+    joint: Joint,
+    claims: tuple[Claim, ...],
+    titles: tuple[str, str],
+    right: str,
+    targets: dict[str, MaxMargin],
+) -> Result:
+    """Figure 3(a) or (b)."""
+    caption = (
+        "Left: the tokens (filled: label 1, open: label -1) and the first 200 steps of p and v, an arrow every 10. "
+        f"Right: {right}"
+    )
+    title, runs = f"Figure 3({letter})", {"joint": joint.run}
+    return Result(
+        f"figure3{letter}", title, caption, joint.problem, runs, claims, lambda: _picture(joint, titles, targets)
+    )
+
+
 def _vectors(figure: str, joint: Joint, tight: list[float], objective: float) -> tuple[Claim, ...]:
-    source = "Joint training, Figure 3 [N]"
     w = joint.tight.w
     return (
-        Claim(f"{figure}.p_mm", "Max-margin vector of attention.", source, "=", tight, w, 1e-9),
-        Claim(f"{figure}.objective", "Half its squared norm.", source, "=", objective, 0.5 * float(w @ w), 5e-7),
-        Claim(f"{figure}.p_relax", "The relaxed one.", source, "=", [1, 0], joint.loose.w, 1e-9),
-        Claim(f"{figure}.v_mm", "Max-margin vector of the head.", source, "=", [0, 1], joint.head.w, 1e-9),
+        Claim(f"{figure}.p_mm", "Max-margin vector of attention.", SOURCE, "=", tight, w, 1e-9),
+        Claim(f"{figure}.objective", "Half its squared norm.", SOURCE, "=", objective, 0.5 * float(w @ w), 5e-7),
+        Claim(f"{figure}.p_relax", "The relaxed one.", SOURCE, "=", [1, 0], joint.loose.w, 1e-9),
+        Claim(f"{figure}.v_mm", "Max-margin vector of the head.", SOURCE, "=", [0, 1], joint.head.w, 1e-9),
     )
 
 

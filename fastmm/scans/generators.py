@@ -108,8 +108,7 @@ class Mixture(Generator):
         ends = np.cumsum([n * T * d, d, d, n])
         g, q, w, z, order = np.split(normals, ends, axis=1)
         Y = _signs(z)
-        q = _unit(q)
-        w = _unit(w - (w * q).sum(-1, keepdims=True) * q)
+        q, w = _orthonormal(q, w)
         context = q[:, None, :] + Y[..., None] * w[:, None, :]  # (trials, n, d)
         places = order.reshape(-1, n, T).argsort(axis=-1)
         signal = places < min(T - 1, math.ceil(self.relevant * T))
@@ -151,8 +150,7 @@ class Benign(Generator):
         ends = np.cumsum([n * T * d, d, d, n])
         g, a, b, z, flip = np.split(normals, ends, axis=1)
         true = _signs(z)
-        plus = _unit(a)
-        minus = _unit(b - (b * plus).sum(-1, keepdims=True) * plus)
+        plus, minus = _orthonormal(a, b)
         up = true[..., None] > 0
         own = np.where(up, plus[:, None, :], minus[:, None, :])
         other = np.where(up, minus[:, None, :], plus[:, None, :])
@@ -176,6 +174,12 @@ def as_generator(value: Any) -> Any:
 
 def _unit(x: FloatArray) -> FloatArray:
     return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True)))
+
+
+def _orthonormal(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The direction of a, and that of b across it."""
+    first = _unit(a)
+    return first, _unit(b - (b * first).sum(-1, keepdims=True) * first)
 
 
 def _signs(z: FloatArray) -> FloatArray:

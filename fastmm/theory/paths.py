@@ -102,7 +102,7 @@ def regularization_path(
     ([0.9761, 0.9999], 'grid')
     """
     single("regularization_path", problem)
-    return _path(problem, as_radii("radii", radii), losses.get(loss), None, _positive("starts", starts), seed)
+    return _path(problem, as_radii("radii", radii), losses.get(loss), None, arrays.as_count("starts", starts), seed)
 
 
 def local_regularization_path(
@@ -169,7 +169,7 @@ def local_regularization_path(
     if sizes.size and sizes[0] < least:
         raise ValueError(f"radii: got {sizes[0]}; allowed: at least least={least}")
     cone = ConeSet(axis / np.linalg.norm(axis), float(eps), float(least))
-    return _path(problem, sizes, losses.get(loss), cone, _positive("starts", starts), seed)
+    return _path(problem, sizes, losses.get(loss), cone, arrays.as_count("starts", starts), seed)
 
 
 def as_radii(name: str, value: Any) -> FloatArray:
@@ -178,12 +178,6 @@ def as_radii(name: str, value: Any) -> FloatArray:
     if radii.ndim != 1 or not np.all(radii > 0) or np.any(np.diff(radii) <= 0):
         raise ValueError(f"{name}: got {value!r}; allowed: increasing positive numbers")
     return radii
-
-
-def _positive(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: got {value!r}; allowed: a positive integer")
-    return int(value)
 
 
 def _path(problem: Problem, radii: FloatArray, loss: Loss, cone: ConeSet | None, starts: int, seed: int) -> Path:
