@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastmm import _core, arrays
+from fastmm import _core, arrays, integers
 from fastmm.arrays import BoolArray, FloatArray, IntArray
 from fastmm.config import resolve_threads
 
@@ -92,7 +92,7 @@ class Problem:
         X = arrays.floats("X", X, dtype, ("n", "T", "d"), finite=False)
         n, T, d = X.shape[-3:]
         arrays.need_extents("X", X, ("n", "T", "d"))
-        own_lengths = arrays.as_lengths("lengths", lengths, n, T)
+        own_lengths = integers.as_lengths("lengths", lengths, n, T)
         set_(n=n, T=T, d=d, dtype=dtype, lengths=_locked(own_lengths))
         arrays.need_finite("X", X, self._match(own_lengths, X, "X"))
         set_(X=_locked(X), Y=_locked(arrays.as_labels("Y", Y, dtype)), v=_locked(arrays.floats("v", v, dtype, ("d",))))

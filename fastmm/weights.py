@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import _core, arrays
+from fastmm import _core, arrays, integers
 from fastmm.arrays import FloatArray
 from fastmm.config import resolve_threads
 from fastmm.problem import Problem
@@ -82,7 +82,7 @@ def _softmax(logits: Any, lengths: Any, *, logarithm: bool) -> FloatArray:
     own = None
     if lengths is not None:
         # one row more than lengths has axes: a length for each row
-        own = arrays.as_lengths("lengths", np.expand_dims(arrays.raw("lengths", lengths), -1), 1, T)
+        own = integers.as_lengths("lengths", np.expand_dims(arrays.raw("lengths", lengths), -1), 1, T)
         if own is not None:
             rows = x.shape[:-1]
             if arrays.broadcast_batch([("logits", rows), ("lengths", own.shape[:-1])]) != rows:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fastmm as mm
-from fastmm import arrays
+from fastmm import arrays, integers
 
 BASE = np.array([[1, 2], [0, 1], [-1, 0], [3, -2]])
 POSITIVE = np.abs(BASE)
@@ -244,15 +244,15 @@ def test_wrong_lengths_are_refused(case):
     """Lengths outside 1..T, of another type or shape are a ValueError with the place and what is allowed."""
     value, message = LENGTHS[case]
     with pytest.raises(ValueError, match=message):
-        arrays.as_lengths("lengths", value, 2, 3)
+        integers.as_lengths("lengths", value, 2, 3)
 
 
 def test_lengths_that_say_nothing_are_dropped():
     """Full lengths and None are the same; others arrive as int64 whatever integers they were."""
-    assert arrays.as_lengths("lengths", None, 2, 3) is None
-    assert arrays.as_lengths("lengths", [3, 3], 2, 3) is None
+    assert integers.as_lengths("lengths", None, 2, 3) is None
+    assert integers.as_lengths("lengths", [3, 3], 2, 3) is None
     for dtype in ("u1", "i2", ">i4", "u8"):
-        out = arrays.as_lengths("lengths", np.array([1, 3], dtype=dtype), 2, 3)
+        out = integers.as_lengths("lengths", np.array([1, 3], dtype=dtype), 2, 3)
         assert out.dtype == np.int64
         assert out.tolist() == [1, 3]
 
@@ -271,16 +271,16 @@ def test_wrong_selections_are_refused(case):
     """Token indices outside their own sequence are refused; Python's -1 is no token."""
     value, message = SELECTED[case]
     with pytest.raises(ValueError, match=message):
-        arrays.as_selected("selected", value, 2, 3, np.array([2, 3]))
+        integers.as_selected("selected", value, 2, 3, np.array([2, 3]))
 
 
 def test_selections_broadcast_with_lengths():
     """One selection serves every element of a batch of lengths, and the other way round."""
     lengths = np.array([[2, 3], [3, 3]])
-    assert arrays.as_selected("selected", [1, 2], 2, 3, lengths).tolist() == [[1, 2], [1, 2]]
-    assert arrays.as_selected("selected", [[1, 2], [0, 0]], 2, 3, None).shape == (2, 2)
+    assert integers.as_selected("selected", [1, 2], 2, 3, lengths).tolist() == [[1, 2], [1, 2]]
+    assert integers.as_selected("selected", [[1, 2], [0, 0]], 2, 3, None).shape == (2, 2)
     with pytest.raises(ValueError, match=r"selected: .*broadcast.*lengths"):
-        arrays.as_selected("selected", np.zeros((3, 2), int), 2, 3, lengths)
+        integers.as_selected("selected", np.zeros((3, 2), int), 2, 3, lengths)
 
 
 def test_batches_that_do_not_fit_are_named():

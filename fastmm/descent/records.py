@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays
+from fastmm import integers
 from fastmm.arrays import IntArray
 
 
@@ -72,7 +72,7 @@ def as_records(record: Any, steps: int) -> IntArray:
             raise ValueError("record: got 0; allowed: a positive integer or increasing step numbers")
         numbers = np.arange(0, steps + 1, every, dtype=np.int64)
         return numbers if numbers[-1] == steps else np.append(numbers, np.int64(steps))
-    numbers = arrays.as_steps("record", record)
+    numbers = integers.as_steps("record", record)
     if numbers.size and (numbers[0] < 0 or numbers[-1] > steps or np.any(np.diff(numbers) <= 0)):
         raise ValueError(f"record: got {numbers.tolist()[:10]}; allowed: increasing step numbers in 0..{steps}")
     return numbers

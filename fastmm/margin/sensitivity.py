@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays
+from fastmm import arrays, integers
 from fastmm.arrays import FloatArray
 from fastmm.margin.result import MaxMargin
 
@@ -62,7 +62,7 @@ def margin_vjp(K: Any, selected: Any, result: MaxMargin, grad_w: Any = None, gra
     """
     keys = arrays.floats("K", K, np.float64, ("n", "T", "d"), finite=False)
     n, T, d = keys.shape[-3:]
-    tokens = arrays.as_selected("selected", selected, n, T, None)
+    tokens = integers.as_selected("selected", selected, n, T, None)
     batch = result.w.shape[:-1]
     if result.w.shape != (*batch, d) or result.dual.shape != (*batch, n, T):
         raise ValueError(f"result: has rows {result.dual.shape} and w {result.w.shape}; allowed: that of att_svm for K")

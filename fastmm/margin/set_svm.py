@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays
+from fastmm import arrays, integers
 from fastmm.arrays import BoolArray, FloatArray, IntArray
 from fastmm.errors import InfeasibleError, NotSolvedError, Status
 from fastmm.margin.active_set import solve
@@ -148,7 +148,7 @@ def att_svm_sets(
     (array([0.111111, 1.      ]), array([1, 0]))
     """
     options = Options("auto", None, None, time_limit, threads, False)
-    max_nodes = arrays.as_count("max_nodes", max_nodes)
+    max_nodes = integers.as_count("max_nodes", max_nodes)
     keys, masks, real, batch = _read(K, sets, lengths)
     found = [_Search(k, o, r, options, max_nodes).run() for k, o, r in zip(keys, masks, real, strict=True)]
     result = _collect(found, batch, keys.shape[1], keys.shape[3])
@@ -168,7 +168,7 @@ def _read(K: Any, sets: Any, lengths: Any) -> tuple[FloatArray, BoolArray, BoolA
         raise TypeError(f"sets: got dtype {masks.dtype}; allowed: booleans, True for the optimal tokens")
     arrays.need_axes("sets", masks, ("n", "T"))
     arrays.need_shape("sets", masks, ("n", "T"), (n, T), "K")
-    own = arrays.as_lengths("lengths", lengths, n, T)
+    own = integers.as_lengths("lengths", lengths, n, T)
     own = np.full(n, T) if own is None else own
     batch = arrays.broadcast_batch([("K", keys.shape[:-3]), ("sets", masks.shape[:-2]), ("lengths", own.shape[:-1])])
     count = int(np.prod(batch))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays
+from fastmm import arrays, integers
 from fastmm.arrays import BoolArray, FloatArray, IntArray
 from fastmm.margin.program import Program
 
@@ -31,9 +31,9 @@ class TokenProgram(Program):
         n, T, d = array.shape[-3:]
         if T == 0 or d == 0:
             raise ValueError(f"{name}: got shape {array.shape}; allowed: (..., n, T, d) with T and d at least 1")
-        own = arrays.as_lengths("lengths", lengths, n, T)
+        own = integers.as_lengths("lengths", lengths, n, T)
         arrays.need_finite(name, array, None if own is None else _longest(name, own, array))
-        chosen = arrays.as_selected("selected", selected, n, T, own)
+        chosen = integers.as_selected("selected", selected, n, T, own)
         named = [(name, array.shape[:-3]), ("selected", chosen.shape[:-1])]
         if own is not None:
             named.append(("lengths", own.shape[:-1]))

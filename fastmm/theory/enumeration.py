@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import _core, arrays
+from fastmm import _core, integers
 from fastmm.arrays import BoolArray, IntArray
 from fastmm.config import resolve_threads
 from fastmm.errors import Status
@@ -129,7 +129,7 @@ def locally_optimal_directions(
     ([[0], [1]], True, 0)
     """
     single("locally_optimal_directions", problem)
-    return _Search(problem, arrays.as_count("budget", budget), resolve_threads(threads)).run()
+    return _Search(problem, integers.as_count("budget", budget), resolve_threads(threads)).run()
 
 
 class _Search:

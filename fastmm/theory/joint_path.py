@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays, losses
+from fastmm import integers, losses
 from fastmm.arrays import FloatArray
 from fastmm.gradients import loss_and_grad
 from fastmm.losses import Loss
@@ -89,7 +89,7 @@ def joint_regularization_path(
     kind = losses.get(loss)
     if kind.name == "correlation":
         raise ValueError("loss: got 'correlation'; allowed: losses with the infimum 0, logistic and exponential")
-    starts = arrays.as_count("starts", starts)
+    starts = integers.as_count("starts", starts)
     sizes = as_radii("radii", radii)
     heads = np.array([float(radius if head_radius is None else head_radius(float(radius))) for radius in sizes])
     if not np.all((heads > 0) & np.isfinite(heads)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays
+from fastmm import arrays, integers
 from fastmm.arrays import BoolArray, FloatArray, IntArray
 from fastmm.margin import MaxMargin, att_svm
 from fastmm.problem import Problem
@@ -96,7 +96,7 @@ def local_optimality(problem: Problem, selected: Any, *, threads: int | None = N
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: got {type(problem).__name__}; allowed: a fastmm.Problem")
-    tokens = arrays.as_selected("selected", selected, problem.n, problem.T, problem.lengths)
+    tokens = integers.as_selected("selected", selected, problem.n, problem.T, problem.lengths)
     batch = arrays.broadcast_batch([("problem", problem.batch_shape), ("selected", tokens.shape[:-1])])
     tokens = np.broadcast_to(tokens, (*batch, problem.n))
     solution = att_svm(problem.K, tokens, lengths=problem.lengths, threads=threads, throw=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmm import arrays, losses
+from fastmm import arrays, integers, losses
 from fastmm.arrays import FloatArray
 from fastmm.losses import Loss
 from fastmm.margin import att_svm
@@ -102,7 +102,7 @@ def regularization_path(
     ([0.9761, 0.9999], 'grid')
     """
     single("regularization_path", problem)
-    return _path(problem, as_radii("radii", radii), losses.get(loss), None, arrays.as_count("starts", starts), seed)
+    return _path(problem, as_radii("radii", radii), losses.get(loss), None, integers.as_count("starts", starts), seed)
 
 
 def local_regularization_path(
@@ -169,7 +169,7 @@ def local_regularization_path(
     if sizes.size and sizes[0] < least:
         raise ValueError(f"radii: got {sizes[0]}; allowed: at least least={least}")
     cone = ConeSet(axis / np.linalg.norm(axis), float(eps), float(least))
-    return _path(problem, sizes, losses.get(loss), cone, arrays.as_count("starts", starts), seed)
+    return _path(problem, sizes, losses.get(loss), cone, integers.as_count("starts", starts), seed)
 
 
 def as_radii(name: str, value: Any) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastmm import arrays
+from fastmm import integers
 from fastmm.arrays import IntArray
 from fastmm.problem import Problem
 
@@ -20,7 +20,7 @@ def single(name: str, problem: Any) -> None:
 def single_selection(name: str, problem: Any, selected: Any) -> IntArray:
     """One token for each input of a single problem, shape (n,)."""
     single(name, problem)
-    tokens = arrays.as_selected("selected", selected, problem.n, problem.T, problem.lengths)
+    tokens = integers.as_selected("selected", selected, problem.n, problem.T, problem.lengths)
     if tokens.ndim != 1:
         raise ValueError(f"selected: got shape {tokens.shape}; allowed in {name}: (n,)")
     return tokens
