@@ -14,6 +14,7 @@ from fastmm.losses import Loss
 from fastmm.margin import label_svm
 from fastmm.problem import Problem
 from fastmm.theory.lipschitz import slope_bounds
+from fastmm.theory.padding import keys_of, values_of
 from fastmm.theory.single import single, single_selection
 
 TIE = 1e-12  # scores closer than this, relative to the largest, count as one in Assumption B
@@ -122,7 +123,7 @@ def general_position(problem: Problem, selected: Any) -> Check:
     True
     """
     selected = single_selection("general_position", problem, selected)
-    keys = np.where(problem.real_tokens[..., None], problem.K, 0).astype(np.float64, copy=False)
+    keys = keys_of(problem)
     own = np.take_along_axis(keys, selected[:, None, None], axis=1)
     keep = np.broadcast_to(problem.real_tokens, (problem.n, problem.T)) & (np.arange(problem.T) != selected[:, None])
     rows = (own - keys)[keep]
@@ -170,7 +171,7 @@ def assumption_c(
     """
     selected = single_selection("assumption_c", problem, selected)
     n, T = problem.n, problem.T
-    X = np.where(problem.real_tokens[..., None], problem.X, 0).astype(np.float64, copy=False)
+    X = values_of(problem)
     chosen = np.take_along_axis(X, selected[:, None, None], axis=1)[:, 0]
     whole = label_svm(chosen, problem.Y, throw=False)
     if not whole.optimal:

@@ -23,6 +23,7 @@ from fastmm.theory.assumptions import (
 )
 from fastmm.theory.lipschitz import smoothness
 from fastmm.theory.optimality import local_optimality
+from fastmm.theory.padding import keys_of, values_of
 from fastmm.theory.single import single, single_selection
 
 
@@ -73,7 +74,7 @@ def lemma2(problem: Problem) -> Check:
     p: FloatArray = np.linalg.pinv(W.T) @ v
     residual = float(np.linalg.norm(W.T @ p - v) / max(float(np.linalg.norm(v)), np.finfo(float).tiny))
     real = np.broadcast_to(problem.real_tokens, (problem.n, problem.T))
-    logits = (np.where(real[..., None], problem.K, 0) @ p).astype(np.float64)
+    logits = keys_of(problem) @ p
     own = np.take_along_axis(logits, problem.optimal[:, None], axis=1)
     others = real & (np.arange(problem.T) != problem.optimal[:, None])
     separation = float(np.where(others, own - logits, np.inf).min(initial=np.inf))
@@ -156,7 +157,7 @@ def _step_size(problem: Problem, loss: Loss, lr: float | None) -> Check:
 
 def _relaxed(problem: Problem, selected: Any) -> Check:
     """The relaxed ATT-SVM: margin 1 for inputs on the label margin, 0 for the others."""
-    X = np.where(problem.real_tokens[..., None], problem.X, 0)
+    X = values_of(problem)
     found = label_svm(np.take_along_axis(X, selected[:, None, None], axis=1)[:, 0], problem.Y, throw=False)
     if not found.optimal:
         return Check("relaxed ATT-SVM feasible", False, {"margin": 0.0})

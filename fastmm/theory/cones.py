@@ -17,6 +17,7 @@ from fastmm.problem import Problem
 from fastmm.theory.correlation import correlation
 from fastmm.theory.lipschitz import slope_bounds
 from fastmm.theory.optimality import LocalOptimality, local_optimality
+from fastmm.theory.padding import keys_of
 from fastmm.theory.single import single_selection
 
 
@@ -164,7 +165,7 @@ def cone(problem: Problem, selected: Any, *, loss: str | Loss = "logistic", thre
     if size == 0:
         raise ValueError("problem: has nothing to separate; allowed: an input of two tokens or more")
     real = np.broadcast_to(problem.real_tokens, (problem.n, problem.T))
-    keys = np.where(real[..., None], problem.K, 0).astype(np.float64, copy=False)
+    keys = keys_of(problem)
     own = np.take_along_axis(keys, tokens[:, None, None], axis=1)
     rows = own - keys
     others = real & ~found.neighbors & (np.arange(problem.T) != tokens[:, None])

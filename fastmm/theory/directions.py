@@ -11,6 +11,7 @@ from fastmm import arrays
 from fastmm.arrays import BoolArray, IntArray
 from fastmm.margin.certificate import ON_MARGIN
 from fastmm.problem import Problem
+from fastmm.theory.padding import keys_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ def direction_optimality(problem: Problem, q: Any) -> DirectionOptimality:
     batch = arrays.broadcast_batch([("problem", problem.batch_shape), ("q", q.shape[:-1])])
     unit = q / largest
     unit = unit / np.linalg.norm(unit, axis=-1, keepdims=True)
-    keys = np.where(problem.real_tokens[..., None], problem.K, 0).astype(np.float64, copy=False)
+    keys = keys_of(problem)
     shape = (*batch, problem.n, problem.T)
     real = np.broadcast_to(problem.real_tokens, shape)
     logits = np.where(real, (keys @ unit[..., None, :, None])[..., 0], -np.inf)

@@ -11,6 +11,7 @@ from fastmm.arrays import FloatArray
 from fastmm.gradients import descent_direction
 from fastmm.losses import Loss
 from fastmm.problem import Problem
+from fastmm.theory.padding import keys_of
 from fastmm.theory.single import single
 
 
@@ -26,7 +27,7 @@ def signed_log_excess(problem: Problem, p: Any, loss: Loss, selected: Any) -> tu
     ``exp(-g) expm1(e)`` (exponential) or ``log1p(expm1(e) / (1 + exp(g)))`` (logistic), g the selected score.
     """
     real = np.broadcast_to(problem.real_tokens, (problem.n, problem.T))
-    keys = np.where(real[..., None], problem.K, 0).astype(np.float64, copy=False)
+    keys = keys_of(problem)
     scores = np.where(real, problem.scores, 0).astype(np.float64)
     g = np.take_along_axis(scores, np.asarray(selected)[:, None], axis=-1)
     gaps = np.where(real, g - scores, 0)

@@ -10,6 +10,7 @@ import numpy as np
 from fastmm import losses
 from fastmm.losses import Loss
 from fastmm.problem import Problem
+from fastmm.theory.padding import keys_of, values_of
 
 BOUNDS = ("paper", "tight")
 
@@ -80,11 +81,11 @@ def smoothness(problem: Problem, bound: str = "tight", loss: str | Loss = "logis
     kind = losses.get(loss)
     _, M1, M0 = (np.asarray(part)[..., None] for part in slope_bounds(problem, kind))
     real = problem.real_tokens
-    keys = np.where(real[..., None], problem.K, 0).astype(np.float64, copy=False)
+    keys = keys_of(problem)
     if bound == "paper":
         if kind.name == "logistic":
             M1, M0 = np.ones(1), np.full(1, 0.25)
-        X = np.where(real[..., None], problem.X, 0).astype(np.float64, copy=False)
+        X = values_of(problem)
         tokens = np.linalg.norm(X, 2, axis=(-2, -1))
         if problem.W is not None and problem.Z is None:
             width = tokens * np.linalg.norm(problem.W.astype(np.float64), 2, axis=(-2, -1))[..., None]
